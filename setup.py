@@ -1,0 +1,58 @@
+"""Metadata of gpflow_ilr; the version is read from ``gpflow_ilr/version.py``, its only home."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (HERE / "gpflow_ilr" / "version.py").read_text(), re.MULTILINE
+).group(1)
+
+EXTRAS = {
+    "plot": ["matplotlib>=3.7", "mpltern>=1.0"],
+    "sklearn": ["scikit-learn>=1.4"],
+    "keras": ["keras>=3.10", "tf-keras"],
+    "augmented": ["polyagamma>=2.0", "tqdm"],
+}
+EXTRAS["examples"] = [*EXTRAS["plot"], *EXTRAS["sklearn"]]
+EXTRAS["test"] = [
+    *EXTRAS["examples"],
+    *EXTRAS["keras"],
+    *EXTRAS["augmented"],
+    "pytest>=8",
+    "hypothesis>=6.100",
+    "scikit-bio>=0.6",
+]
+EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.8", "mypy>=1.11"]
+# GPyTorch, the peer of the benchmarks, pulls in torch (several gigabytes), so `all` leaves it out.
+EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
+EXTRAS["benchmarks"] = [*EXTRAS["examples"], "gpytorch>=1.15", "psutil"]
+
+setup(
+    name="gpflow_ilr",
+    version=VERSION,
+    description="Calibrated and conjugate multiclass Gaussian-process classification for GPflow",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    packages=find_packages(include=["gpflow_ilr", "gpflow_ilr.*"]),
+    package_data={"gpflow_ilr": ["py.typed"]},
+    python_requires=">=3.10",
+    install_requires=[
+        "gpflow>=2.11",
+        "tensorflow>=2.18",
+        "tensorflow-probability>=0.25",
+        "numpy>=1.26",
+        "scipy>=1.11",
+        "check-shapes>=1.1",
+    ],
+    extras_require=EXTRAS,
+    classifiers=[
+        "Programming Language :: Python :: 3",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
+    ],
+)
