@@ -10,12 +10,13 @@ models, :func:`label_rows` the boundary of the likelihoods, which works in graph
 from __future__ import annotations
 
 import numbers
-import operator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
+
+from gpflow_ilr.simplex import check_num_classes
 
 __all__ = ["as_labels", "check_num_classes", "membership", "label_rows", "check_simplex_rows"]
 
@@ -23,27 +24,6 @@ __all__ = ["as_labels", "check_num_classes", "membership", "label_rows", "check_
 _EPSILON = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 
 _NUMBER_THE_CLASSES = "Number the classes: classes, y = np.unique(y, return_inverse=True)."
-
-
-def check_num_classes(num_classes: Any) -> int:
-    """The number of classes K as a Python integer.
-
-    :param num_classes: an integer of any kind, at least 2.
-    :raises ValueError: if it is not an integer, or smaller than 2.
-    """
-    try:
-        if isinstance(num_classes, (bool, np.bool_)):
-            raise TypeError
-        K = operator.index(num_classes)
-    except TypeError:
-        raise ValueError(
-            f"num_classes must be an integer, but is {num_classes!r}. Pass the number of classes."
-        ) from None
-    if K < 2:
-        raise ValueError(
-            f"num_classes must be at least 2, but is {K}. A binary problem has num_classes=2."
-        )
-    return K
 
 
 def as_labels(y: Any, num_classes: int, num_rows: int | None = None) -> tf.Tensor:
