@@ -1,0 +1,234 @@
+"""Log evidences of Gaussian regression, with gradients in closed form.
+
+Differentiating through a Cholesky factorisation costs several times the factorisation itself and
+keeps every intermediate alive. Both functions here know their gradient, so value and gradient
+together need one factor and one inverse per distinct covariance, and one of them is in memory at a
+time. They serve the exact model (:func:`dense_log_evidence`) and the collapsed one
+(:func:`whitened_log_evidence`, and :func:`spectral_log_evidence` where outputs differ by their noise
+alone); each treats outputs that share a covariance together.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import check_shapes
+from gpflow import default_jitter
+
+__all__ = [
+    "cholesky_or_error",
+    "relative_cholesky",
+    "triangular_inverse",
+    "spd_inverse",
+    "dense_log_evidence",
+    "whitened_log_evidence",
+    "whitened_solution",
+    "spectral_log_evidence",
+]
+
+
+def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
+    """Cholesky factor of A, or an error that says what to do.
+
+    ``tf.linalg.cholesky`` answers NaN where it fails, and optimisers then stop with "ABNORMAL"; the
+    check turns that into an ``InvalidArgumentError`` with a remedy.
+
+    :param A: [..., M, M], positive definite.
+    :param name: what A is, for the error.
+    """
+    return tf.debugging.check_numerics(
+        tf.linalg.cholesky(A),
+        f"The Cholesky factor of {name} is not finite: the matrix is not positive definite in this "
+        "precision, or X or a kernel parameter is NaN. Remedies: standardise the columns of X, "
+        "raise the jitter (gpflow.config.set_default_jitter), remove duplicated inducing inputs, "
+        "shorten the kernel's lengthscales, raise the noise, or use float64. Numerics",
+    )
+
+
+def relative_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
+    """Cholesky factor of K + jitter · mean(diag K) · I.
+
+    The jitter is relative to the kernel's variance, so that it means the same for a kernel of
+    variance 1e-3 and of 1e3.
+
+    :param K: [M, M], positive semi-definite.
+    :param name: what K is, for the error.
+    """
+    diagonal = tf.linalg.diag_part(K)
+    jitter = default_jitter() * tf.reduce_mean(diagonal)
+    return cholesky_or_error(tf.linalg.set_diag(K, diagonal + jitter), name)
+
+
+def triangular_inverse(factor: tf.Tensor) -> tf.Tensor:
+    """L⁻¹ for lower-triangular L: products with it use all cores, triangular solves only one.
+
+    :param factor: L, [..., M, M].
+    """
+    shape = tf.shape(factor)
+    identity = tf.eye(shape[-1], batch_shape=shape[:-2], dtype=factor.dtype)
+    return tf.linalg.triangular_solve(factor, identity, lower=True)
+
+
+@tf.custom_gradient
+def spd_inverse(A: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+    """C = A⁻¹ of a positive definite matrix, with the gradient dA = −C dC C.
+
+    :param A: [..., M, M].
+    """
+    L_inv = triangular_inverse(cholesky_or_error(A, "K + V"))
+    C = tf.matmul(L_inv, L_inv, transpose_a=True)
+    return C, lambda dC: -tf.matmul(C, tf.matmul(dC, C))
+
+
+@check_shapes("K: [N, N]", "Y: [N, P]", "V: [N, U]  # U is 1 or P", "return: []")
+def dense_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
+    """Σ_p log N(y_p | 0, K + diag V_p), one Cholesky factor for each column of V.
+
+    With C = (K + diag V)⁻¹ and α = C y: dK = ½ Σ (ααᵀ − C), dV = its diagonal, dy = −α.
+
+    :param K: covariance shared by all outputs.
+    :param Y: one column for each output.
+    :param V: noise variances; a single column serves all outputs.
+    """
+    num_rows, num_outputs = tf.shape(Y)[0], tf.shape(Y)[1]
+    shared = V.shape[1] == 1
+
+    def column(p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Targets and Cholesky factor of the outputs that column p of V governs."""
+        targets = Y if shared else Y[:, p, None]
+        factor = cholesky_or_error(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + V[:, p]), "K + V")
+        return targets, factor, tf.linalg.cholesky_solve(factor, targets)
+
+    @tf.custom_gradient
+    def evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+        def value(targets: tf.Tensor, factor: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+            outputs = tf.cast(tf.shape(targets)[1], Y.dtype)
+            log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
+            return -0.5 * (tf.reduce_sum(targets * alpha) + outputs * log_det)
+
+        def slope(targets: tf.Tensor, factor: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+            outputs = tf.cast(tf.shape(targets)[1], Y.dtype)
+            C = tf.linalg.cholesky_solve(factor, tf.eye(num_rows, dtype=Y.dtype))
+            return 0.5 * (tf.matmul(alpha, alpha, transpose_b=True) - outputs * C)
+
+        if shared:
+            solved = column(tf.constant(0))
+
+            def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                dK = upstream * slope(*solved)
+                return dK, -upstream * solved[2], tf.linalg.diag_part(dK)[:, None]
+
+            return value(*solved), gradient
+
+        def gradient_by_column(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            # Factors are computed again, one at a time: P of them at once may not fit in memory.
+            def step(p: tf.Tensor, dK: tf.Tensor, dVs: Any, alphas: Any) -> tuple[Any, ...]:
+                solved = column(p)
+                term = slope(*solved)
+                dVs = dVs.write(p, tf.linalg.diag_part(term))
+                return p + 1, dK + term, dVs, alphas.write(p, solved[2][:, 0])
+
+            arrays = [tf.TensorArray(Y.dtype, size=num_outputs) for _ in range(2)]
+            _, dK, dVs, alphas = tf.while_loop(
+                lambda p, *_: p < num_outputs,
+                step,
+                (0, tf.zeros_like(K), *arrays),
+                parallel_iterations=1,
+            )
+            dV, alpha = tf.transpose(dVs.stack()), tf.transpose(alphas.stack())
+            return upstream * dK, -upstream * alpha, upstream * dV
+
+        values = tf.map_fn(
+            lambda p: value(*column(p)),
+            tf.range(num_outputs),
+            fn_output_signature=Y.dtype,
+            parallel_iterations=1,
+        )
+        return tf.reduce_sum(values), gradient_by_column
+
+    constant = tf.cast(num_rows * num_outputs, Y.dtype) * np.log(2 * np.pi)
+    return evidence(K, Y, V) - 0.5 * constant
+
+
+@check_shapes("Lambda: [U, M, M]  # U is 1 or P", "b: [P, M]", "return: []")
+def whitened_log_evidence(Lambda: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
+    """Σ_p (−½ log|B_p| + ½ b_pᵀ B_p⁻¹ b_p) with B = I + Λ.
+
+    With β = B⁻¹ b: dΛ = −½ (B⁻¹ + ββᵀ), summed over the outputs that share Λ, and db = β.
+
+    :param Lambda: precision that the data add to the whitened inducing variables.
+    :param b: precision-weighted mean, one row for each output.
+    """
+    outputs = tf.cast(tf.shape(b)[0] // tf.shape(Lambda)[0], b.dtype)
+
+    @tf.custom_gradient
+    def evidence(Lambda: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+        factor, beta = whitened_solution(Lambda, b)
+        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            inverse = tf.linalg.cholesky_solve(
+                factor, tf.eye(tf.shape(b)[1], batch_shape=tf.shape(factor)[:1], dtype=b.dtype)
+            )
+            columns = _columns_of_factor(beta, tf.shape(factor)[0])
+            dLambda = outputs * inverse + tf.matmul(columns, columns, transpose_b=True)
+            return -0.5 * upstream * dLambda, upstream * beta
+
+        return 0.5 * (tf.reduce_sum(b * beta) - outputs * log_det), gradient
+
+    return evidence(Lambda, b)
+
+
+@check_shapes("Lambda: [U, M, M]", "b: [P, M]", "return[0]: [U, M, M]", "return[1]: [P, M]")
+def whitened_solution(Lambda: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Cholesky factor of B = I + Λ, and β_p = B_p⁻¹ b_p.
+
+    :param Lambda: U is 1 (all outputs share it) or P.
+    :param b: one row for each output.
+    """
+    B = tf.linalg.set_diag(Lambda, tf.linalg.diag_part(Lambda) + 1.0)
+    factor = cholesky_or_error(B, "B = I + Λ")
+    beta = tf.linalg.cholesky_solve(factor, _columns_of_factor(b, tf.shape(Lambda)[0]))
+    return factor, tf.reshape(tf.linalg.matrix_transpose(beta), tf.shape(b))
+
+
+@check_shapes("G: [M, M]", "s: [M, P]", "v: [P]", "return: []")
+def spectral_log_evidence(G: tf.Tensor, s: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
+    """:func:`whitened_log_evidence` for Λ_p = G/v_p and b_p = s_p/v_p, from one eigenbasis of G.
+
+    In the basis G = U diag(g) Uᵀ every B_p is diagonal, so P outputs cost one decomposition
+    instead of P factorisations. With s̃ = Uᵀ s and w_jp = 1/(v_p + g_j),
+
+        value = Σ_p Σ_j ( −½ log(1 + g_j/v_p) + ½ s̃_jp² w_jp / v_p ),   β = U (w ∘ s̃),
+        dG = −½ ( U diag(Σ_p w_jp) Uᵀ + Σ_p β_p β_pᵀ / v_p ),   ds_p = β_p / v_p.
+
+    :param G: Σ a_n a_nᵀ.
+    :param s: Σ a_n t_nᵀ.
+    :param v: noise variance of each output.
+    """
+
+    @tf.custom_gradient
+    def evidence(G: tf.Tensor, s: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+        g, U = tf.linalg.eigh(G)
+        g = tf.maximum(g, 0.0)[:, None]
+        w = 1.0 / (v + g)
+        s_rotated = tf.matmul(U, s, transpose_a=True)
+        explained = tf.square(s_rotated) * w / v
+
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            beta = tf.matmul(U, w * s_rotated)
+            dG = tf.matmul(U * tf.reduce_sum(w, axis=1), U, transpose_b=True)
+            dG += tf.matmul(beta / v, beta, transpose_b=True)
+            dv = -0.5 * tf.reduce_sum((w - 1.0 / v) + explained * (1.0 / v + w), axis=0)
+            return -0.5 * upstream * dG, upstream * beta / v, upstream * dv
+
+        return 0.5 * tf.reduce_sum(explained - tf.math.log1p(g / v)), gradient
+
+    return evidence(G, s, v)
+
+
+def _columns_of_factor(rows: tf.Tensor, num_factors: tf.Tensor) -> tf.Tensor:
+    """[P, M] → [U, M, P/U]: the right-hand sides that belong to each factor."""
+    grouped = tf.reshape(rows, [num_factors, -1, tf.shape(rows)[1]])
+    return tf.linalg.matrix_transpose(grouped)

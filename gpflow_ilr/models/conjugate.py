@@ -1,0 +1,385 @@
+"""What the exact and the collapsed classifier have in common, for any label code.
+
+A conjugate classifier is Gaussian-process regression on the pseudo-targets of a label code
+(:mod:`gpflow_ilr.codes`). Everything inside happens in the code's units; the factor ``scale`` to the
+paper's units (the sharpness L, or one) is applied at the border: ``predict_f`` and the objectives are
+in the paper's units, and the kernel, the mean function and the noise describe f/L. Subclasses supply
+the linear algebra: evidence, leave-one-out, and the conditional at new inputs.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from check_shapes import inherit_check_shapes
+from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.conditionals.util import expand_independent_outputs
+from gpflow.config import default_float
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.mean_functions import MeanFunction, Zero
+from gpflow.models import GPModel
+from gpflow.models.training_mixins import InternalDataTrainingLossMixin
+from gpflow.models.util import data_input_to_tensor
+from gpflow.posteriors import (
+    AbstractPosterior,
+    PrecomputeCacheType,
+    PrecomputedValue,
+    _validate_precompute_cache_type,
+)
+
+from gpflow_ilr.blocks import map_rows
+from gpflow_ilr.codes import LabelCode
+from gpflow_ilr.expectations import expected_softmax
+from gpflow_ilr.labels import as_labels
+from gpflow_ilr.likelihoods import LinkedSoftmax
+from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
+from gpflow_ilr.selection import Marginals, label_nll, largest_sharpness
+
+__all__ = [
+    "ConjugateClassifier",
+    "ConjugatePosterior",
+    "Objective",
+    "OutputBlock",
+    "cross_covariance",
+    "prior_covariance",
+    "squared_norms",
+]
+
+Objective = Literal["evidence", "loo"]
+
+_BLOCK_ELEMENTS = 2**23
+
+
+class OutputBlock(NamedTuple):
+    """Outputs that share a kernel (and inducing inputs)."""
+
+    kernel: Kernel
+    start: int
+    stop: int
+    inducing: InducingVariables = None  # type: ignore[assignment]  # exact models have none
+
+    def columns(self, table: tf.Tensor) -> tf.Tensor:
+        """The columns of a [..., P] table that belong to the block; a single column serves all."""
+        return table if table.shape[-1] == 1 else table[..., self.start : self.stop]
+
+
+class ConjugateClassifier(
+    ClassProbabilities, GPModel, InternalDataTrainingLossMixin, metaclass=abc.ABCMeta
+):
+    """GP regression on the pseudo-targets of a label code.
+
+    :param data: X [N, D] of any real dtype, and labels: [N] or [N, 1] class indices, [N, K] one-hot
+        or soft rows.
+    :param kernel: kernel of f/scale. Any single-output kernel, or GPflow's ``SharedIndependent`` or
+        ``SeparateIndependent``.
+    :param code: the label code.
+    :param likelihood: its link, for predictions.
+    :param mean_function: mean of f/scale.
+    :param objective: what training maximises: the (bound on the) log evidence, or the
+        leave-one-out log probability of the labels.
+    """
+
+    likelihood: LinkedSoftmax
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        code: LabelCode,
+        likelihood: LinkedSoftmax,
+        mean_function: MeanFunction | None = None,
+        objective: Objective = "evidence",
+    ) -> None:
+        super().__init__(kernel, likelihood, mean_function, num_latent_gps=code.num_outputs)
+        if objective not in ("evidence", "loo"):
+            raise ValueError(f"objective must be 'evidence' or 'loo', but is {objective!r}.")
+        self.code = code
+        self.objective = objective
+        if objective == "loo":
+            code.learn_scale()
+        self._set_data(*check_data(data, code))
+
+    def _set_data(self, X: tf.Tensor, Y: tf.Tensor, labels: tf.Tensor) -> None:
+        self.data = (X, Y)
+        self._labels = labels
+        self.code.features(labels[:1])  # refuses soft labels where the code has none
+
+    @property
+    def num_data(self) -> int:
+        """N."""
+        return int(self.data[0].shape[0])
+
+    @property
+    def _output_blocks(self) -> list[OutputBlock]:
+        P = self.num_latent_gps
+        if isinstance(self.kernel, SeparateIndependent):
+            if len(self.kernel.kernels) != P:
+                raise ValueError(
+                    f"The SeparateIndependent kernel has {len(self.kernel.kernels)} kernels, but "
+                    f"{self.code.num_classes} classes need {P}, one for each latent function."
+                )
+            return [OutputBlock(kernel, p, p + 1) for p, kernel in enumerate(self.kernel.kernels)]
+        if isinstance(self.kernel, SharedIndependent):
+            return [OutputBlock(self.kernel.kernel, 0, P)]
+        if isinstance(self.kernel, MultioutputKernel):
+            raise TypeError(
+                f"{type(self.kernel).__name__} mixes the latent functions, which conjugate models "
+                "cannot use. Pass a single-output kernel, SharedIndependent or SeparateIndependent."
+            )
+        return [OutputBlock(self.kernel, 0, P)]
+
+    def _mean_columns(self, X: tf.Tensor, block: OutputBlock) -> tf.Tensor | None:
+        """The mean function's columns for a block, [N, stop − start], or None if it is zero."""
+        if type(self.mean_function) is Zero:
+            return None
+        mean = block.columns(self.mean_function(X))
+        return tf.broadcast_to(mean, [tf.shape(X)[0], block.stop - block.start])
+
+    # Objectives
+
+    @inherit_check_shapes
+    def maximum_log_likelihood_objective(self) -> tf.Tensor:
+        """What training maximises, as ``objective`` says."""
+        if self.objective == "loo":
+            return self.loo_log_density()
+        return self._log_evidence_in_paper_units()
+
+    def _log_evidence_in_paper_units(self) -> tf.Tensor:
+        """Evidence of the paper's targets: a density, so it takes −log scale for each target."""
+        targets = tf.cast(self.num_data * self.num_latent_gps, default_float())
+        return self._log_evidence() - targets * tf.math.log(self.code.scale)
+
+    @abc.abstractmethod
+    def _log_evidence(self) -> tf.Tensor:
+        """Log evidence, or a bound on it, in the code's units."""
+
+    @abc.abstractmethod
+    def loo_log_density(self) -> tf.Tensor:
+        """Σ_n log p(y_n | all other rows), hyperparameters (and inducing inputs) kept, []."""
+
+    def _label_log_density(self, mean: tf.Tensor, var: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Σ_n log E[softmax(scale · C f)]_y, with the scale bounded on separable data."""
+        scale = tf.minimum(self.code.scale, largest_sharpness(self.code.num_classes))
+        held_out = Marginals(mean, var, labels)
+        return -tf.reduce_sum(label_nll(held_out, self.likelihood.link, scale))
+
+    # Leave-one-out
+
+    @abc.abstractmethod
+    def _loo(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
+        """Leave-one-out mean [n, P] and variance [n, P or 1] in the code's units."""
+
+    def predict_loo(self) -> MeanAndVariance:
+        """Mean and variance of f at each training input, given all *other* rows, [N, P] each.
+
+        In closed form, with the hyperparameters (and inducing inputs) kept.
+        """
+        mean, var = self._loo()
+        scale = self.code.scale
+        return scale * mean, tf.broadcast_to(scale**2 * var, tf.shape(mean))
+
+    # Predictions
+
+    @abc.abstractmethod
+    def _precompute(self) -> Sequence[PrecomputedValue]:
+        """What predictions need of the data."""
+
+    @abc.abstractmethod
+    def _conditional(
+        self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
+    ) -> MeanAndVariance:
+        """Mean [..., n, P], without mean function, and variance [..., n, P or 1].
+
+        With ``full_cov``, the covariance [..., P or 1, n, n]. In the code's units.
+        """
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
+    ) -> "ConjugatePosterior":
+        """A posterior that keeps everything predictions need, so that they do no work over the data.
+
+        :param precompute_cache: ``"tensor"``, ``"variable"`` or ``"nocache"``, as in GPflow.
+        """
+        return ConjugatePosterior(self, _validate_precompute_cache_type(precompute_cache))
+
+    @inherit_check_shapes
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of the latent functions, in the paper's units."""
+        return self.posterior("nocache").fused_predict_f(
+            as_inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
+        )
+
+    def _predict_marginals(self, Xnew: tf.Tensor) -> MeanAndVariance:
+        return self.posterior("nocache")._predict_marginals(Xnew)
+
+    def predict_y(
+        self,
+        Xnew: InputData,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        observation_noise: bool = False,
+    ) -> MeanAndVariance:
+        """Class probabilities and the variance of the one-hot label, [..., N, K] each.
+
+        :param Xnew: [..., N, D].
+        :param full_cov: must be False.
+        :param full_output_cov: must be False.
+        :param observation_noise: predict from the noisy pseudo-observation z* instead of the latent
+            f*. Where the noise depends on the class, its average under the predicted class
+            probabilities is used.
+        """
+        return self.posterior("nocache").predict_y(
+            Xnew, full_cov, full_output_cov, observation_noise
+        )
+
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """Log of the predicted probability of each label, [N].
+
+        :param data: X and labels, in any form that :func:`gpflow_ilr.labels.as_labels` accepts.
+        :param full_cov: must be False.
+        :param full_output_cov: must be False.
+        """
+        X, y = data
+        Y = tf.convert_to_tensor(y)
+        Y = Y[:, None] if Y.shape.rank == 1 else Y
+        return super().predict_log_density((as_inputs(X), Y), full_cov, full_output_cov)
+
+
+class ConjugatePosterior(ClassProbabilities, AbstractPosterior):
+    """Posterior of a conjugate classifier, in the paper's units.
+
+    :param model: the classifier.
+    :param precompute_cache: how to keep what predictions need of the data.
+    """
+
+    def __init__(self, model: ConjugateClassifier, precompute_cache: PrecomputeCacheType) -> None:
+        super().__init__(model.kernel, model.data[0], mean_function=model.mean_function)
+        self.model = model
+        self.likelihood = model.likelihood
+        self.update_cache(precompute_cache)
+
+    def _precompute(self) -> tuple[PrecomputedValue, ...]:
+        return tuple(self.model._precompute())
+
+    def _add_mean_function(self, Xnew: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
+        return mean + self.model.code.scale * self.model.mean_function(Xnew)
+
+    @inherit_check_shapes
+    def _conditional_with_precompute(
+        self,
+        cache: tuple[tf.Tensor, ...],
+        Xnew: tf.Tensor,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> MeanAndVariance:
+        mean, var = self._scaled_conditional(cache, Xnew, full_cov)
+        P = self.model.num_latent_gps
+        if full_cov:
+            var = tf.repeat(var, P, axis=-3) if var.shape[-3] < P else var
+        else:
+            var = tf.broadcast_to(var, tf.shape(mean))
+        return mean, expand_independent_outputs(var, full_cov, full_output_cov)
+
+    @inherit_check_shapes
+    def _conditional_fused(
+        self, Xnew: tf.Tensor, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        cache = tuple(c.value for c in self._precompute())
+        return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
+
+    def _scaled_conditional(
+        self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
+    ) -> MeanAndVariance:
+        scale = self.model.code.scale
+        mean, var = self.model._conditional(cache, Xnew, full_cov)
+        return scale * mean, scale**2 * var
+
+    def _predict_marginals(self, Xnew: tf.Tensor) -> MeanAndVariance:
+        cache = self.cache or tuple(c.value for c in self._precompute())
+        rows = tf.reshape(Xnew, [-1, Xnew.shape[-1]])
+        elements = sum(int(np.prod(c.shape[:-1])) for c in cache)
+
+        def predict(rows: tf.Tensor) -> MeanAndVariance:
+            mean, var = self._scaled_conditional(cache, rows, full_cov=False)
+            return self._add_mean_function(rows, mean), var
+
+        mean, var = map_rows(predict, [rows], max(1, _BLOCK_ELEMENTS // elements))
+        leading = tf.shape(Xnew)[:-1]
+        return tuple(tf.reshape(x, tf.concat([leading, x.shape[-1:]], 0)) for x in (mean, var))
+
+    def predict_y(
+        self,
+        Xnew: InputData,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+        observation_noise: bool = False,
+    ) -> MeanAndVariance:
+        """Class probabilities and the variance of the one-hot label: see the model's method."""
+        p, variance = super().predict_y(Xnew, full_cov, full_output_cov)
+        if not observation_noise:
+            return p, variance
+        mean, var = self._predict_marginals(as_inputs(Xnew))
+        noise = self.model.code.noise_variance
+        if self.model.code.depends_on_class:
+            noise = tf.matmul(p, noise)
+        noisy = var + self.model.code.scale**2 * noise
+        p = expected_softmax(mean, noisy, self.likelihood.link, self.likelihood.nodes)
+        return p, p - tf.square(p)
+
+
+def cross_covariance(K: tf.Tensor) -> tf.Tensor:
+    """[M, ..., n], as GPflow's kernels answer it, to [..., M, n].
+
+    :param K: covariance between M basis points and batches of n new ones.
+    """
+    rank = K.shape.rank
+    return K if rank == 2 else tf.transpose(K, [*range(1, rank - 1), 0, rank - 1])
+
+
+def prior_covariance(kernel: Kernel, Xnew: tf.Tensor, full_cov: bool) -> tf.Tensor:
+    """k** as [..., n, 1], or as [..., 1, n, n] with ``full_cov``: one column for all outputs.
+
+    :param kernel: the kernel.
+    :param Xnew: [..., n, D].
+    :param full_cov: whether to keep covariances between rows.
+    """
+    K = kernel(Xnew, full_cov=full_cov)
+    return K[..., None, :, :] if full_cov else K[..., None]
+
+
+def squared_norms(W: tf.Tensor, full_cov: bool) -> tf.Tensor:
+    """Wᵀ W for W [..., U, M, n]: its diagonal as [..., n, U], or [..., U, n, n] with ``full_cov``.
+
+    :param W: features of new rows, for each of U factors.
+    :param full_cov: whether to keep products between rows.
+    """
+    if full_cov:
+        return tf.matmul(W, W, transpose_a=True)
+    return tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(W), axis=-2))
+
+
+def check_data(data: Any, code: LabelCode) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """X in the default float, Y as GPflow keeps it ([N, 1] or [N, K]), and the labels."""
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise ValueError(f"data must be a pair (X, y), but is a {type(data).__name__}.")
+    X = as_inputs(data[0])
+    if X.shape.rank != 2:
+        raise ValueError(
+            f"X must have shape [N, D], but has {list(X.shape)}. For one feature use X[:, None]."
+        )
+    finite = np.all(np.isfinite(X.numpy()), axis=1)
+    if not np.all(finite):
+        row = int(np.argmin(finite))
+        raise ValueError(
+            f"X must be finite, but row {row} is {X.numpy()[row]}. Impute or drop such rows."
+        )
+    labels = as_labels(data[1], code.num_classes, num_rows=X.shape[0])
+    Y = data_input_to_tensor(data[1])
+    return X, Y[:, None] if Y.shape.rank == 1 else Y, labels

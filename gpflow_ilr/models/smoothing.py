@@ -1,0 +1,120 @@
+"""The smoothing λ of a fitted ILR classifier: set by hand, or chosen by leave-one-out.
+
+λ scales the latent at prediction and nothing else, so it can change after training; setting it
+equals retraining at that value. :class:`TunableSmoothing` is what ILR models share about it.
+"""
+
+import abc
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import RegressionData
+
+from gpflow_ilr.codes import ILRCode
+from gpflow_ilr.labels import as_labels
+from gpflow_ilr.models.conjugate import ConjugateClassifier
+from gpflow_ilr.models.probabilities import as_inputs
+from gpflow_ilr.selection import (
+    Calibration,
+    Marginals,
+    choose_noise,
+    choose_sharpness,
+    label_nll,
+)
+
+__all__ = ["LOOAtNoise", "TunableSmoothing"]
+
+LOOAtNoise = Callable[[float], Marginals]
+"""Leave-one-out predictions in the code's units, as a function of the noise variance."""
+
+
+class TunableSmoothing(ConjugateClassifier):
+    """A conjugate classifier whose code is the ILR code."""
+
+    code: ILRCode
+
+    @property
+    def smoothing(self) -> float:
+        """λ. For hard labels, setting it after training equals retraining at that value."""
+        return self.code.smoothing
+
+    @smoothing.setter
+    def smoothing(self, value: float) -> None:
+        self.code.smoothing = value
+
+    def calibrate(
+        self,
+        data: RegressionData | None = None,
+        *,
+        noise: bool = False,
+        max_rows: int | None = 4096,
+    ) -> Calibration:
+        """Set the smoothing λ to the value with the smallest NLL of held-out labels.
+
+        Without ``data`` the held-out predictions are closed-form leave-one-out predictions of the
+        training rows, so no validation set is needed. Call it after training: one fit serves all λ.
+
+        :param data: validation rows (X, y) to use instead of leave-one-out.
+        :param noise: choose the noise ratio σ²/L² by the same criterion, below Proposition 1's
+            value or above it. Needs leave-one-out and a noise that is ``"fixed"`` or ``"shared"``.
+        :param max_rows: at most this many evenly spaced training rows enter the criterion (all of
+            them stay in the posterior); None for all.
+        :raises ValueError: if ``noise`` is asked for where it cannot be chosen.
+        """
+        if noise:
+            self._check_noise_can_be_chosen(data)
+        link = self.likelihood.link
+        rows = self._spread_rows(max_rows)
+        held_out = self._held_out(rows) if data is None else self._validation(data)
+        before = _mean_nll(held_out, link, self.code.scale)
+        if noise:
+            old = float(self.code.noise_variance[0, 0])
+            at = self._loo_at_noise(rows)
+            new, sharpness, after = choose_noise(at, link, old)
+            self.code.rescale_noise(new / old)
+        else:
+            sharpness, after = choose_sharpness(held_out, link)
+        self.code.sharpness.assign(sharpness)
+        return Calibration(
+            self.smoothing, before, after, float(tf.reduce_mean(self.code.noise_variance))
+        )
+
+    def _check_noise_can_be_chosen(self, data: RegressionData | None) -> None:
+        if data is not None:
+            raise ValueError(
+                "calibrate(noise=True) uses leave-one-out and takes no data. Call calibrate("
+                "noise=True) first, then calibrate(data) for the smoothing if you want it so."
+            )
+        if self.code.depends_on_class or self.code.depends_on_output:
+            raise ValueError(
+                f"calibrate(noise=True) needs one noise for all outputs, but noise="
+                f"{self.code.noise!r}. Use noise='fixed' or 'shared'."
+            )
+        if len(self._output_blocks) > 1:
+            raise ValueError(
+                "calibrate(noise=True) needs one kernel and one set of inducing inputs for all "
+                "outputs. Set noise_variance by hand instead."
+            )
+
+    def _spread_rows(self, max_rows: int | None) -> tf.Tensor:
+        count = self.num_data if max_rows is None else min(max_rows, self.num_data)
+        return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
+
+    def _held_out(self, rows: tf.Tensor) -> Marginals:
+        return Marginals(*self._loo(rows), tf.gather(self._labels, rows))
+
+    def _validation(self, data: RegressionData) -> Marginals:
+        X = as_inputs(data[0])
+        labels = as_labels(data[1], self.code.num_classes, num_rows=X.shape[0])
+        mean, var = self._predict_marginals(X)
+        scale = self.code.scale
+        return Marginals(mean / scale, var / scale**2, labels)
+
+    @abc.abstractmethod
+    def _loo_at_noise(self, rows: tf.Tensor) -> LOOAtNoise:
+        """Leave-one-out predictions of ``rows`` for any noise, from one eigendecomposition."""
+
+
+def _mean_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> float:
+    return float(tf.reduce_mean(label_nll(held_out, link, sharpness)))

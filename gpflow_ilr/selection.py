@@ -1,0 +1,139 @@
+"""Choosing the smoothing λ, and the noise, after one fit.
+
+In the unit code λ acts on predictions only, through the sharpness L that multiplies the latent. So
+λ needs no grid of fits: given Gaussian predictions of f/L for rows that the predictions have not
+seen (by leave-one-out, or validation rows), the best L minimises a function of one variable,
+
+    NLL(L) = −mean log E[softmax(L C f)]_y.
+
+The search is bounded, because on separable data the NLL falls for ever as L grows.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from scipy.optimize import minimize_scalar
+
+from gpflow_ilr.codes import sharpness_of
+from gpflow_ilr.expectations import GaussHermite, NodeRule, Sobol, expected_softmax
+from gpflow_ilr.labels import membership
+
+__all__ = [
+    "Calibration",
+    "Marginals",
+    "choose_noise",
+    "choose_sharpness",
+    "label_nll",
+    "largest_sharpness",
+]
+
+SMOOTHING_BOUNDS = (1e-3, 1.0 - 1e-9)
+"""λ is sought between these."""
+NOISE_FACTOR = 100.0
+"""The noise is sought within this factor of its present value, on either side."""
+_LOG_TOLERANCE = 2e-3
+
+
+class Marginals(NamedTuple):
+    """Gaussian predictions of f/L for rows with known labels, none of which the prediction saw."""
+
+    mean: tf.Tensor
+    """[N, P]."""
+    variance: tf.Tensor
+    """[N, P], or [N, 1] where the outputs share it."""
+    labels: tf.Tensor
+    """[N] or [N, K], as :func:`gpflow_ilr.labels.as_labels` returns them."""
+
+
+class Calibration(NamedTuple):
+    """What ``calibrate`` did."""
+
+    smoothing: float
+    """λ, as now set."""
+    nll_before: float
+    """NLL of the held-out labels at the old λ (and noise), in nats per row."""
+    nll_after: float
+    """NLL of the held-out labels at the new λ (and noise)."""
+    noise_variance: float
+    """Mean noise variance in units of L², as now set."""
+
+
+def search_nodes(num_latents: int) -> NodeRule:
+    """Nodes for the search: fewer than for predictions, since errors average out over rows."""
+    return GaussHermite(32) if num_latents == 1 else Sobol(32)
+
+
+def label_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> tf.Tensor:
+    """−log E[softmax(L C f)]_y for each row, [N].
+
+    :param held_out: predictions and labels.
+    :param link: C, [K, P].
+    :param sharpness: L.
+    """
+    p = expected_softmax(
+        sharpness * held_out.mean,
+        sharpness**2 * held_out.variance,
+        link,
+        search_nodes(held_out.mean.shape[-1]),
+    )
+    log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
+    rows = membership(held_out.labels, link.shape[0], dtype=p.dtype)
+    return -tf.reduce_sum(rows * log_p, axis=-1)
+
+
+def choose_sharpness(held_out: Marginals, link: tf.Tensor) -> tuple[float, float]:
+    """The L in bounds with the smallest mean NLL of held-out labels, and that NLL.
+
+    :param held_out: predictions and labels.
+    :param link: C, [K, P].
+    """
+    K = link.shape[0]
+
+    def nll(log_sharpness: float) -> float:
+        sharpness = tf.constant(np.exp(log_sharpness), link.dtype)
+        return float(tf.reduce_mean(label_nll(held_out, link, sharpness)))
+
+    bounds = [np.log(sharpness_of(value, K)) for value in SMOOTHING_BOUNDS]
+    found = minimize_scalar(nll, bounds=bounds, method="bounded", options={"xatol": _LOG_TOLERANCE})
+    return float(np.exp(found.x)), float(found.fun)
+
+
+def choose_noise(
+    held_out_at: Callable[[float], Marginals], link: tf.Tensor, start: float
+) -> tuple[float, float, float]:
+    """The noise variance and L with the smallest mean NLL of held-out labels, and that NLL.
+
+    A coarse scan over the noise, with the best L for each, is followed by a bounded search between
+    the neighbours of the best; the NLL may have several valleys in the noise.
+
+    :param held_out_at: predictions and labels for a noise variance.
+    :param link: C, [K, P].
+    :param start: the present noise variance.
+    :returns: noise variance, L, NLL.
+    """
+
+    def best_at(log_noise: float) -> tuple[float, float]:
+        return choose_sharpness(held_out_at(float(np.exp(log_noise))), link)
+
+    grid = np.log(start) + np.linspace(-1.0, 1.0, 9) * np.log(NOISE_FACTOR)
+    values = [best_at(x)[1] for x in grid]
+    i = int(np.argmin(values))
+    found = minimize_scalar(
+        lambda x: best_at(x)[1],
+        bounds=(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]),
+        method="bounded",
+        options={"xatol": 0.05},
+    )
+    log_noise = found.x if found.fun < values[i] else grid[i]
+    sharpness, nll = best_at(log_noise)
+    return float(np.exp(log_noise)), sharpness, nll
+
+
+def largest_sharpness(num_classes: int) -> float:
+    """The largest L that the search considers, which also bounds the leave-one-out objective.
+
+    :param num_classes: K.
+    """
+    return sharpness_of(SMOOTHING_BOUNDS[1], num_classes)
