@@ -125,7 +125,7 @@ class ILRGPR(TunableSmoothing, ExactClassifier):
     """The paper's Exact-ILR: conjugate multiclass classification with K − 1 latent functions.
 
     :param data: X [N, D] and labels ([N] or [N, 1] class indices, [N, K] one-hot or soft rows).
-    :param kernel: kernel of f/L; see :func:`gpflow_ilr.inducing.starting_kernel` for a start.
+    :param kernel: kernel of f/L; see :func:`gpflow_ilr.starting.starting_kernel` for a start.
     :param num_classes: K.
     :param smoothing: λ; may be changed, or chosen by :meth:`calibrate`, after training.
     :param tolerance: ε of Proposition 1, which sets the base noise.
