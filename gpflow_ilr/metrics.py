@@ -85,8 +85,7 @@ def negative_log_likelihood(probabilities: Any, labels: Any) -> float:
             RuntimeWarning,
             stacklevel=2,
         )
-    # + 0.0 turns -0.0, which certain and right predictions would give, into 0.0.
-    return float(np.mean(rows)) + 0.0
+    return float(np.mean(rows))
 
 
 def brier_score(probabilities: Any, labels: Any) -> float:
