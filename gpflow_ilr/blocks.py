@@ -10,7 +10,29 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["map_rows", "sum_rows"]
+__all__ = ["map_rows", "stack_over", "sum_rows"]
+
+
+def stack_over(
+    function: Callable[[tf.Tensor], Sequence[tf.Tensor]], count: int | tf.Tensor
+) -> list[tf.Tensor]:
+    """``function(0), …, function(count − 1)``, one after the other, each result stacked.
+
+    ``tf.map_fn`` would do, if it did not convert the function with autograph at every eager call.
+
+    :param function: maps an index to a list of tensors, of the same shapes for every index.
+    :param count: number of indices, at least one.
+    """
+    arrays = [
+        tf.TensorArray(result.dtype, size=count, element_shape=result.shape).write(0, result)
+        for result in function(tf.constant(0))
+    ]
+
+    def step(i: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
+        return i + 1, *(a.write(i, r) for a, r in zip(arrays, function(i), strict=True))
+
+    _, *arrays = tf.while_loop(lambda i, *_: i < count, step, (1, *arrays), parallel_iterations=1)
+    return [array.stack() for array in arrays]
 
 
 def map_rows(

@@ -16,6 +16,8 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow import default_jitter
 
+from gpflow_ilr.blocks import stack_over
+
 __all__ = [
     "cholesky_or_error",
     "relative_cholesky",
@@ -139,12 +141,7 @@ def dense_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
             dV, alpha = tf.transpose(dVs.stack()), tf.transpose(alphas.stack())
             return upstream * dK, -upstream * alpha, upstream * dV
 
-        values = tf.map_fn(
-            lambda p: value(*column(p)),
-            tf.range(num_outputs),
-            fn_output_signature=Y.dtype,
-            parallel_iterations=1,
-        )
+        (values,) = stack_over(lambda p: [value(*column(p))], num_outputs)
         return tf.reduce_sum(values), gradient_by_column
 
     constant = tf.cast(num_rows * num_outputs, Y.dtype) * np.log(2 * np.pi)

@@ -24,6 +24,8 @@ from gpflow import covariances, default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from gpflow_ilr.blocks import stack_over
+
 __all__ = ["GroupStatistics", "RowGroups", "default_chunk", "group_statistics"]
 
 # Elements of one [M, rows] block of a chunk. Blocks of this size stay in a core's cache between the
@@ -209,11 +211,4 @@ def _per_group(
             lambda start, *_: start < stop, step, [offsets[group], *zeros], parallel_iterations=1
         )[1:]
 
-    if groups.num_groups == 1:
-        return [total[None] for total in visit_group(tf.constant(0))]
-    return tf.map_fn(
-        visit_group,
-        tf.range(groups.num_groups),
-        fn_output_signature=[tf.TensorSpec(shape, default_float()) for shape in shapes],
-        parallel_iterations=1,
-    )
+    return stack_over(visit_group, groups.num_groups)

@@ -141,8 +141,10 @@ class ConjugateClassifier(
     # Objectives
 
     @inherit_check_shapes
+    @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """What training maximises, as ``objective`` says."""
+        # Not converted: autograph would take seconds to find that there is nothing to convert.
         if self.objective == "loo":
             return self.loo_log_density()
         return self._log_evidence_in_paper_units()

@@ -9,6 +9,7 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import PrecomputedValue
 
+from gpflow_ilr.blocks import stack_over
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.evidence import (
     cholesky_or_error,
@@ -89,17 +90,13 @@ class ExactClassifier(ConjugateClassifier):
         cache = []
         for block in self._output_blocks:
             K, targets, V = self._regression(block)
-            diagonal = tf.linalg.diag_part(K)
 
-            def inverse_factor(
-                v: tf.Tensor, K: tf.Tensor = K, diagonal: tf.Tensor = diagonal
-            ) -> tf.Tensor:
-                return triangular_inverse(
-                    cholesky_or_error(tf.linalg.set_diag(K, diagonal + v), "K + V")
-                )
+            def inverse_factor(p: tf.Tensor, K: tf.Tensor = K, V: tf.Tensor = V) -> list[tf.Tensor]:
+                noisy = tf.linalg.set_diag(K, tf.linalg.diag_part(K) + V[:, p])
+                return [triangular_inverse(cholesky_or_error(noisy, "K + V"))]
 
             # One after the other: P factorisations at once may not fit in memory.
-            L_inv = tf.map_fn(inverse_factor, tf.transpose(V), parallel_iterations=1)
+            (L_inv,) = stack_over(inverse_factor, V.shape[1])
             columns = targets[None] if V.shape[1] == 1 else tf.transpose(targets)[:, :, None]
             alpha = tf.matmul(L_inv, tf.matmul(L_inv, columns), transpose_a=True)
             alpha = alpha[0] if V.shape[1] == 1 else tf.transpose(alpha[..., 0])
