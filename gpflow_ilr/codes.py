@@ -116,10 +116,12 @@ class LabelCode(Module, metaclass=abc.ABCMeta):
             start = np.full(shape, 0.1 * np.min(base_noise))
             self.extra_noise = Parameter(start, transform=positive(lower=0.0))
         if noise == "per_class":
-            limits = [tf.constant(MAX_NOISE_RATIO**power, default_float()) for power in (-0.5, 0.5)]
-            self.class_factor = Parameter(
-                np.ones((num_classes, 1)), transform=tfp.bijectors.Sigmoid(*limits)
+            # exp(a tanh x) with e^2a the largest ratio; its gradient is finite everywhere.
+            largest = tf.constant(0.5 * np.log(MAX_NOISE_RATIO), default_float())
+            bounded = tfp.bijectors.Chain(
+                [tfp.bijectors.Exp(), tfp.bijectors.Scale(largest), tfp.bijectors.Tanh()]
             )
+            self.class_factor = Parameter(np.ones((num_classes, 1)), transform=bounded)
 
     @property
     @abc.abstractmethod

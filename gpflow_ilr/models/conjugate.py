@@ -296,6 +296,14 @@ class ConjugatePosterior(ClassProbabilities, AbstractPosterior):
         cache = tuple(c.value for c in self._precompute())
         return self._conditional_with_precompute(cache, Xnew, full_cov, full_output_cov)
 
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of the latent functions, from the cache."""
+        return super().predict_f(as_inputs(Xnew), full_cov, full_output_cov)
+
+    predict_f_samples = GPModel.predict_f_samples
+
     def _scaled_conditional(
         self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
     ) -> MeanAndVariance:

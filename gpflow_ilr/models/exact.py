@@ -100,8 +100,8 @@ class ExactClassifier(ConjugateClassifier):
             columns = targets[None] if V.shape[1] == 1 else tf.transpose(targets)[:, :, None]
             alpha = tf.matmul(L_inv, tf.matmul(L_inv, columns), transpose_a=True)
             alpha = alpha[0] if V.shape[1] == 1 else tf.transpose(alpha[..., 0])
-            cache.append(PrecomputedValue(alpha, (True, False)))
-            cache.append(PrecomputedValue(L_inv, (False, True, True)))
+            cache.append(PrecomputedValue(alpha, (False, False)))
+            cache.append(PrecomputedValue(L_inv, (False, False, False)))
         return cache
 
     def _conditional(
