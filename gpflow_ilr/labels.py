@@ -180,7 +180,8 @@ def _row(index: tuple[int, ...]) -> str:
 def _is_symbolic(y: Any) -> bool:
     """Whether the values of ``y`` cannot be read here: symbolic tensors and graphs' variables."""
     if isinstance(y, (list, tuple)):
-        return any(_is_symbolic(row) for row in y)
+        # Numbers need no question, and long lists are made of them.
+        return any(_is_symbolic(row) for row in y if not isinstance(row, numbers.Number))
     return tf.is_symbolic_tensor(y) or (isinstance(y, tf.Variable) and not tf.executing_eagerly())
 
 
@@ -189,10 +190,7 @@ def _real_array(y: Any) -> np.ndarray:
     if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
         row = _row(_first(np.ma.getmaskarray(y))[:1])
         raise ValueError(f"Labels must not be masked, but {row} is. Drop or relabel such rows.")
-    if isinstance(y, (list, tuple)):
-        Y = _list_of_objects([row.numpy() if tf.is_tensor(row) else row for row in y])
-    else:
-        Y = np.asarray(y)
+    Y = _list_of_objects(y) if isinstance(y, (list, tuple)) else np.asarray(y)
     if Y.dtype == object:
         Y = _real_array_of_objects(Y)
     if Y.dtype.kind not in "biuf" and Y.dtype.name != "bfloat16":
@@ -204,9 +202,12 @@ def _real_array(y: Any) -> np.ndarray:
     return Y
 
 
-def _list_of_objects(rows: list[Any]) -> np.ndarray:
+def _list_of_objects(rows: list[Any] | tuple[Any, ...]) -> np.ndarray:
     """A list of rows of one shape as an array of Python objects."""
     # As objects, lest NumPy turn [0, "a"] into strings and [True, 2] into integers.
+    if all(issubclass(row_type, numbers.Number) for row_type in set(map(type, rows))):
+        return np.array(rows, dtype=object)
+    rows = [row.numpy() if tf.is_tensor(row) else row for row in rows]
     shapes = [np.array(row, dtype=object).shape for row in rows]
     other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
     if other is not None:
@@ -224,26 +225,33 @@ def _real_array_of_objects(Y: np.ndarray) -> np.ndarray:
             f"Labels must be an array, a tensor or a list, but y is {Y[()]!r} "
             f"({type(Y[()]).__name__})."
         )
-    numeric = np.vectorize(lambda v: isinstance(v, (numbers.Real, np.bool_)), otypes=[bool])(Y)
-    boolean = np.vectorize(lambda v: isinstance(v, (bool, np.bool_)), otypes=[bool])(Y)
-    if not numeric.all():
-        index = _first(~numeric)
+    # There are few types among many objects, so the types are classified, not the objects.
+    types = set(map(type, Y.flat))
+    booleans = {t for t in types if issubclass(t, (bool, np.bool_))}
+    others = {t for t in types - booleans if not issubclass(t, numbers.Real)}
+    if others:
+        index = _first_of(Y, others)
         raise ValueError(
-            f"Labels must be real numbers, but {_row(index[:1])} has "
-            f"{Y[index]!r} ({type(Y[index]).__name__}). Drop rows without a label. "
-            + _NUMBER_THE_CLASSES
+            f"Labels must be real numbers, but {_row(index[:1])} has {Y[index]!r} "
+            f"({type(Y[index]).__name__}). Drop rows without a label. " + _NUMBER_THE_CLASSES
         )
-    if boolean.any() and not boolean.all():
-        index = _first(boolean)
+    if booleans and types != booleans:
+        index = _first_of(Y, booleans)
         raise ValueError(
             f"Labels must not mix booleans with numbers, but {_row(index[:1])} has {Y[index]}. "
             "Use integers only."
         )
-    if boolean.any():
+    if booleans:
         return Y.astype(bool)
-    if all(isinstance(v, numbers.Integral) and abs(int(v)) < 2**63 for v in Y.flat):
-        return Y.astype(np.int64)
+    if all(issubclass(t, numbers.Integral) for t in types):
+        # Beyond int64, which no number of classes reaches, the value only has to be refused.
+        return Y.astype(np.int64 if max(map(abs, Y.flat), default=0) < 2**63 else np.float64)
     return Y.astype(np.float64)
+
+
+def _first_of(Y: np.ndarray, types: set[type]) -> tuple[int, ...]:
+    """The position of the first object of one of some types."""
+    return next(index for index, value in np.ndenumerate(Y) if type(value) in types)
 
 
 def _check_last_axis(shape: tuple[int | None, ...], K: int) -> None:
