@@ -27,6 +27,7 @@ __all__ = [
     "choose_sharpness",
     "label_nll",
     "largest_sharpness",
+    "mean_nll",
 ]
 
 SMOOTHING_BOUNDS = (1e-3, 1.0 - 1e-9)
@@ -83,6 +84,16 @@ def label_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> tf.
     return -tf.reduce_sum(rows * log_p, axis=-1)
 
 
+def mean_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> float:
+    """Mean NLL of held-out labels, in nats per row.
+
+    :param held_out: predictions and labels.
+    :param link: C, [K, P].
+    :param sharpness: L.
+    """
+    return float(tf.reduce_mean(label_nll(held_out, link, sharpness)))
+
+
 def choose_sharpness(held_out: Marginals, link: tf.Tensor) -> tuple[float, float]:
     """The L in bounds with the smallest mean NLL of held-out labels, and that NLL.
 
@@ -92,8 +103,7 @@ def choose_sharpness(held_out: Marginals, link: tf.Tensor) -> tuple[float, float
     K = link.shape[0]
 
     def nll(log_sharpness: float) -> float:
-        sharpness = tf.constant(np.exp(log_sharpness), link.dtype)
-        return float(tf.reduce_mean(label_nll(held_out, link, sharpness)))
+        return mean_nll(held_out, link, tf.constant(np.exp(log_sharpness), link.dtype))
 
     bounds = [np.log(sharpness_of(value, K)) for value in SMOOTHING_BOUNDS]
     found = minimize_scalar(nll, bounds=bounds, method="bounded", options={"xatol": _LOG_TOLERANCE})

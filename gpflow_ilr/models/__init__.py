@@ -2,5 +2,14 @@
 
 from gpflow_ilr.models.exact import ILRGPR, DirichletGPR
 from gpflow_ilr.models.sgpr import ILRSGPR, DirichletSGPR
+from gpflow_ilr.models.variational import ILRSVGP, CodeSVGP, SoftmaxSVGP
 
-__all__ = ["ILRGPR", "DirichletGPR", "ILRSGPR", "DirichletSGPR"]
+__all__ = [
+    "ILRGPR",
+    "DirichletGPR",
+    "ILRSGPR",
+    "DirichletSGPR",
+    "ILRSVGP",
+    "SoftmaxSVGP",
+    "CodeSVGP",
+]

@@ -20,7 +20,7 @@ from gpflow_ilr.selection import (
     Marginals,
     choose_noise,
     choose_sharpness,
-    label_nll,
+    mean_nll,
 )
 
 __all__ = ["LOOAtNoise", "TunableSmoothing"]
@@ -67,7 +67,7 @@ class TunableSmoothing(ConjugateClassifier):
         link = self.likelihood.link
         rows = self._spread_rows(max_rows)
         held_out = self._held_out(rows) if data is None else self._validation(data)
-        before = _mean_nll(held_out, link, self.code.scale)
+        before = mean_nll(held_out, link, self.code.scale)
         if noise:
             old = float(self.code.noise_variance[0, 0])
             at = self._loo_at_noise(rows)
@@ -114,7 +114,3 @@ class TunableSmoothing(ConjugateClassifier):
     @abc.abstractmethod
     def _loo_at_noise(self, rows: tf.Tensor) -> LOOAtNoise:
         """Leave-one-out predictions of ``rows`` for any noise, from one eigendecomposition."""
-
-
-def _mean_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> float:
-    return float(tf.reduce_mean(label_nll(held_out, link, sharpness)))
