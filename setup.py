@@ -13,7 +13,7 @@ VERSION = re.search(
 
 EXTRAS = {
     "plot": ["matplotlib>=3.7", "mpltern>=1.0"],
-    "sklearn": ["scikit-learn>=1.4"],
+    "sklearn": ["scikit-learn>=1.7"],
     "keras": ["keras>=3.10", "tf-keras"],
     "augmented": ["polyagamma>=2.0", "tqdm"],
 }
@@ -24,7 +24,8 @@ EXTRAS["test"] = [
     *EXTRAS["augmented"],
     "pytest>=8",
     "hypothesis>=6.100",
-    "scikit-bio>=0.6",
+    "composition-stats>=2.0",
+    "pandas>=2.0",
 ]
 EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.8", "mypy>=1.11"]
 # GPyTorch, the peer of the benchmarks, pulls in torch (several gigabytes), so `all` leaves it out.

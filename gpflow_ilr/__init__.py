@@ -1,5 +1,53 @@
-"""Calibrated multiclass Gaussian-process classification for GPflow."""
+"""Calibrated and conjugate multiclass Gaussian-process classification for GPflow.
 
+The data flow from left to right: labels → code → GP → latent → probabilities → metrics. Start with
+:class:`ILRGPR` (exact), :class:`ILRSGPR` (sparse) or :class:`ILRLikelihood` (in your own GPflow model).
+"""
+
+from gpflow_ilr import metrics
+from gpflow_ilr.code_gaussian import CodeGaussian
+from gpflow_ilr.codes import DirichletCode, ILRCode
+from gpflow_ilr.expectations import GaussHermite, MonteCarlo, NodeRule, Sobol
+from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
+from gpflow_ilr.models import (
+    ILRGPR,
+    ILRSGPR,
+    ILRSVGP,
+    CodeSVGP,
+    DirichletGPR,
+    DirichletSGPR,
+    SoftmaxSVGP,
+)
+from gpflow_ilr.simplex import ILR
+from gpflow_ilr.starting import greedy_variance, kmeans_plusplus, starting_kernel
 from gpflow_ilr.version import __version__
 
-__all__ = ["__version__"]
+__all__ = [
+    "__version__",
+    # Geometry and codes
+    "ILR",
+    "ILRCode",
+    "DirichletCode",
+    # Expectations and likelihoods
+    "NodeRule",
+    "GaussHermite",
+    "Sobol",
+    "MonteCarlo",
+    "ILRLikelihood",
+    "SoftmaxLikelihood",
+    "CodeGaussian",
+    # Models
+    "ILRGPR",
+    "DirichletGPR",
+    "ILRSGPR",
+    "DirichletSGPR",
+    "ILRSVGP",
+    "SoftmaxSVGP",
+    "CodeSVGP",
+    # Starting values
+    "starting_kernel",
+    "kmeans_plusplus",
+    "greedy_variance",
+    # Evaluation
+    "metrics",
+]
