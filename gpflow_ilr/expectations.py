@@ -117,8 +117,9 @@ def _gauss_hermite(num_nodes: int, num_latents: int) -> tuple[AnyNDArray, AnyNDA
 class Sobol(NodeRule):
     """Scrambled Sobol nodes, antithetic and moment-matched: a constant for every seed.
 
-    The nodes come in pairs ±g, so odd moments are exact. With at least 2L nodes their covariance is exactly
-    the identity; with fewer that is impossible, and each coordinate has unit variance.
+    The nodes come in pairs ±g, so odd moments are exact. With at least 4L nodes their covariance is
+    exactly the identity. With fewer that would put all nodes at almost the same radius, which is
+    worse than plain Monte Carlo for large variances; then their mean squared radius is L.
 
     :param num_nodes: number of nodes, even; powers of two balance best.
     :param seed: seed of the scrambling.
@@ -156,7 +157,7 @@ def _sobol(num_nodes: int, num_latents: int, seed: int) -> AnyNDArray:
         left, _, right = np.linalg.svd(half, full_matrices=False)
         half = np.sqrt(num_pairs) * left @ right
     else:
-        half = half / np.sqrt(np.mean(half**2, axis=0))
+        half = half / np.sqrt(np.mean(half**2))
     return np.concatenate([half, -half])
 
 

@@ -51,7 +51,7 @@ def main() -> None:
         print(f"RMSE of {name} against 100,000 samples: {np.sqrt(np.mean((p - truth) ** 2)):.2e}")
 
 
-def gpytorch_predict(X: np.ndarray, X_new: np.ndarray, M: int, K: int, samples: int):  # noqa: ANN201
+def gpytorch_predict(X: np.ndarray, X_new: np.ndarray, M: int, K: int, samples: int):
     """GPyTorch's recipe for Dirichlet classification: sample the batch posterior, normalise."""
     import gpytorch
     import torch
