@@ -1,0 +1,152 @@
+"""Saving models: whole, for later work in Python, and as TensorFlow SavedModels, for serving.
+
+:func:`save` keeps everything a model is: parameters, priors, data, statistics, samples. :func:`load`
+needs ``gpflow_ilr`` and, like every unpickling, trusts the file's author. :func:`export_saved_model`
+keeps only what predictions need, in a form that loads where neither GPflow nor this package is
+installed. Both write atomically: a crash leaves the old file or the new one, never half of one. During
+training ``tf.train.Checkpoint(model=model, optimizer=optimizer, data=iterator)`` resumes exactly.
+"""
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from gpflow.config import default_float
+from gpflow.inducing_variables import InducingVariables
+from gpflow.models import GPModel
+from gpflow.posteriors import PrecomputeCacheType
+from gpflow.utilities import deepcopy
+
+from gpflow_ilr.version import __version__
+
+__all__ = ["export_saved_model", "load", "save"]
+
+_MAGIC = b"gpflow_ilr model\n"
+
+
+def save(model: GPModel, path: str | os.PathLike[str]) -> int:
+    """Write a model to a file, atomically.
+
+    :param model: any model of this package (or of GPflow).
+    :param path: the file; an existing one is replaced once the new one is complete.
+    :returns: the size of the file in bytes.
+    """
+    # Bijectors cache tensors that cannot be pickled; GPflow's deepcopy leaves them behind.
+    payload = pickle.dumps(deepcopy(model), protocol=pickle.HIGHEST_PROTOCOL)
+    header = {
+        "version": __version__,
+        "class": type(model).__name__,
+        "float": tf.as_dtype(default_float()).name,
+        "bytes": len(payload),
+        "sha256": hashlib.sha256(payload).hexdigest(),
+    }
+    content = _MAGIC + json.dumps(header).encode() + b"\n" + payload
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    return len(content)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model that :func:`save` wrote. Only load files that you trust.
+
+    :param path: the file.
+    :raises ValueError: if the file is not a saved model, is incomplete or damaged, or was saved
+        under another default float.
+    """
+    stream = io.BytesIO(Path(path).read_bytes())
+    if stream.read(len(_MAGIC)) != _MAGIC:
+        raise ValueError(f"{os.fspath(path)!r} is not a model saved by gpflow_ilr.saving.save.")
+    try:
+        header = json.loads(stream.readline())
+        expected, digest = header["bytes"], header["sha256"]
+    except (ValueError, KeyError):
+        raise ValueError(f"{os.fspath(path)!r} is damaged: its header cannot be read.") from None
+    payload = stream.read()
+    if len(payload) != expected or hashlib.sha256(payload).hexdigest() != digest:
+        raise ValueError(
+            f"{os.fspath(path)!r} is damaged: it has {len(payload)} bytes of model where "
+            f"{expected} were written, or other ones. Restore it from a copy."
+        )
+    if header["float"] != tf.as_dtype(default_float()).name:
+        raise ValueError(
+            f"The {header['class']} was saved with {header['float']}, but GPflow's default float "
+            f"is now {tf.as_dtype(default_float()).name}. Call "
+            f"gpflow.config.set_default_float(tf.{header['float']}) before loading."
+        )
+    return pickle.loads(payload)
+
+
+def export_saved_model(
+    model: GPModel, path: str | os.PathLike[str], num_inputs: int | None = None
+) -> int:
+    """Write the model's predictions as a TensorFlow SavedModel, atomically.
+
+    Its signatures ``predict_proba`` (class probabilities [N, K]) and ``predict_f`` (latent mean and
+    variance) take inputs [N, D] and load with ``tf.saved_model.load`` alone. What predictions need
+    of the data is computed now, and the data themselves are left out where they are not needed.
+
+    :param model: a fitted model of this package.
+    :param path: the directory; an existing one is replaced once the new one is complete.
+    :param num_inputs: D; found from the model's data or inducing inputs if None.
+    :returns: the size of the files in bytes.
+    """
+    predictor = (
+        model.posterior(PrecomputeCacheType.TENSOR) if hasattr(model, "posterior") else model
+    )
+    predict_y = getattr(predictor, "predict_y", None) or _through_likelihood(model, predictor)
+    D = _num_inputs(model) if num_inputs is None else num_inputs
+    signature = [tf.TensorSpec([None, D], default_float(), name="X")]
+
+    exported = tf.Module()
+    exported.held = [
+        *model.variables,
+        *predictor.variables,
+    ]  # a SavedModel keeps only what is tracked
+    exported.predict_proba = tf.function(
+        lambda X: {"probabilities": predict_y(X)[0]}, input_signature=signature, autograph=False
+    )
+    exported.predict_f = tf.function(
+        lambda X: dict(zip(("mean", "variance"), predictor.predict_f(X), strict=True)),
+        input_signature=signature,
+        autograph=False,
+    )
+    signatures = {"predict_proba": exported.predict_proba, "predict_f": exported.predict_f}
+    path = Path(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=path.name) as scratch:
+        new, old = Path(scratch) / "new", Path(scratch) / "old"
+        tf.saved_model.save(exported, os.fspath(new), signatures=signatures)
+        if path.exists():
+            os.replace(path, old)
+        os.replace(new, path)
+        shutil.rmtree(old, ignore_errors=True)
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _through_likelihood(model: GPModel, posterior: Any) -> Any:
+    """GPflow's own posteriors predict latents only."""
+    return lambda X: model.likelihood.predict_mean_and_var(X, *posterior.predict_f(X))
+
+
+def _num_inputs(model: GPModel) -> int:
+    data = getattr(model, "data", None)
+    if data is not None:
+        return int(data[0].shape[-1])
+    inducing: InducingVariables = model.inducing_variable
+    (first, *_) = (v for v in inducing.variables if v.shape.rank == 2)
+    return int(first.shape[-1])
