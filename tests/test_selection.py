@@ -1,0 +1,221 @@
+"""Claims about choosing the sharpness, and the noise, from held-out predictions."""
+
+from __future__ import annotations
+
+import gpflow
+import numpy as np
+import pytest
+import scipy.special
+import tensorflow as tf
+
+from gpflow_ilr.codes import ILRCode, sharpness_of, smoothing_of
+from gpflow_ilr.expectations import Sobol, expected_softmax
+from gpflow_ilr.selection import (
+    NOISE_FACTOR,
+    SMOOTHING_BOUNDS,
+    Marginals,
+    choose_noise,
+    choose_sharpness,
+    label_nll,
+    largest_sharpness,
+)
+
+
+def link_of(K: int) -> tf.Tensor:
+    return ILRCode(K).link
+
+
+def mean_nll(held_out: Marginals, link: tf.Tensor, sharpness: float) -> float:
+    return float(tf.reduce_mean(label_nll(held_out, link, tf.constant(sharpness, link.dtype))))
+
+
+def sharpness_grid(K: int, size: int) -> np.ndarray:
+    return np.geomspace(*(sharpness_of(value, K) for value in SMOOTHING_BOUNDS), size)
+
+
+def draw(K: int, num_rows: int, sharpness: float, seed: int = 0) -> Marginals:
+    """Predictions that are right: f is drawn from them, and labels from softmax(L C f)."""
+    rng = np.random.default_rng(seed)
+    mean = rng.normal(size=(num_rows, K - 1))
+    variance = rng.uniform(0.01, 0.3, size=(num_rows, 1))
+    f = mean + np.sqrt(variance) * rng.normal(size=mean.shape)
+    pi = scipy.special.softmax(sharpness * f @ link_of(K).numpy().T, axis=1)
+    labels = np.argmax(np.cumsum(pi, axis=1) > rng.uniform(size=(num_rows, 1)), axis=1)
+    return Marginals(tf.constant(mean), tf.constant(variance), tf.constant(labels, tf.int32))
+
+
+# --- The criterion ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sharpness", [0.01, 0.5, 1.0])
+def test_nll_of_two_classes_is_the_integral(sharpness: float) -> None:
+    held_out, link = draw(2, 20, 2.0), link_of(2)
+    nll = label_nll(held_out, link, tf.constant(sharpness, tf.float64))
+    nodes, weights = np.polynomial.hermite_e.hermegauss(200)
+    f = held_out.mean.numpy() + np.sqrt(held_out.variance) * nodes  # [20, 200]
+    logits = sharpness * f[:, :, None] * link.numpy()[:, 0]
+    pi = np.einsum("s,nsk->nk", weights / weights.sum(), scipy.special.softmax(logits, axis=2))
+    expected = -np.log(pi[np.arange(20), held_out.labels])
+    assert nll.shape == (20,)
+    # 32 nodes instead of 200, for logits with standard deviations up to √2 √0.3 = 0.8.
+    np.testing.assert_allclose(nll, expected, atol=1e-9)
+
+
+def test_errors_of_the_searchs_nodes_average_out_over_rows() -> None:
+    held_out, link, L = draw(3, 400, 4.0), link_of(3), 4.0
+    p = expected_softmax(L * held_out.mean, L**2 * held_out.variance, link, Sobol(1024)).numpy()
+    exact = -np.log(p[np.arange(400), held_out.labels])
+    nll = label_nll(held_out, link, tf.constant(L, tf.float64)).numpy()
+    errors = nll - exact
+    assert abs(errors.mean()) < 4 * errors.std() / np.sqrt(400)
+    assert abs(errors.mean()) < 1e-3
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_nll_of_certain_predictions_is_that_of_the_softmax(
+    K: int, rng: np.random.Generator
+) -> None:
+    mean, link = rng.normal(size=(6, K - 1)), link_of(K)
+    log_pi = scipy.special.log_softmax(3.0 * mean @ link.numpy().T, axis=1)
+    hard, soft = rng.integers(K, size=6), rng.dirichlet(np.ones(K), size=6)
+    for labels, rows in [(tf.constant(hard, tf.int32), np.eye(K)[hard]), (tf.constant(soft), soft)]:
+        held_out = Marginals(tf.constant(mean), tf.zeros([6, 1], tf.float64), labels)
+        nll = label_nll(held_out, link, tf.constant(3.0, tf.float64))
+        # A variance of zero is raised to the rounding error of one: √ε times the slope of nodes.
+        np.testing.assert_allclose(nll, -np.sum(rows * log_pi, axis=1), atol=1e-12)
+
+
+def test_outputs_may_share_their_variance() -> None:
+    shared = draw(4, 30, 3.0)
+    repeated = shared._replace(variance=tf.repeat(shared.variance, 3, axis=1))
+    L = tf.constant(3.0, tf.float64)
+    np.testing.assert_allclose(
+        label_nll(shared, link_of(4), L), label_nll(repeated, link_of(4), L), rtol=1e-12
+    )
+
+
+def test_nll_of_a_hopeless_prediction_is_large_but_finite() -> None:
+    link = link_of(3)
+    wrong = Marginals(-1e6 * ILRCode(3).targets, tf.zeros([3, 1], tf.float64), tf.range(3))
+    nll = label_nll(wrong, link, tf.constant(largest_sharpness(3), tf.float64))
+    assert np.isfinite(nll).all()
+    assert np.all(nll > 500)
+
+
+# --- Sharpness ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("K", [2, 3, 6])
+def test_chosen_sharpness_is_the_best_of_a_dense_grid(K: int) -> None:
+    held_out, link = draw(K, 200, 3.0), link_of(K)
+    L, nll = choose_sharpness(held_out, link)
+    grid = sharpness_grid(K, 200)
+    values = np.array([mean_nll(held_out, link, x) for x in grid])
+    best, step = int(np.argmin(values)), np.log(grid[1] / grid[0])
+    assert nll == pytest.approx(mean_nll(held_out, link, L), rel=1e-12)
+    # At most a search tolerance of 2e-3 in log L from the minimum, where the NLL is flat.
+    assert nll < values[best] + 1e-5
+    assert abs(np.log(L / grid[best])) < step + 4e-3
+
+
+def test_chosen_sharpness_recovers_the_one_that_made_the_labels() -> None:
+    held_out, link = draw(3, 2000, 4.0), link_of(3)
+    L, nll = choose_sharpness(held_out, link)
+    # Standard error of a maximum-likelihood estimate of log L: one over the root of the curvature.
+    h = 0.05
+    ends = [mean_nll(held_out, link, L * np.exp(s * h)) for s in (-1, 1)]
+    information = 2000 * (ends[0] + ends[1] - 2 * nll) / h**2
+    assert abs(np.log(L / 4.0)) < 4 / np.sqrt(information)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("variance", [0.0, 1e-4, 1e-2])
+def test_separable_data_get_the_bound(K: int, variance: float) -> None:
+    y = np.arange(30) % K
+    mean = tf.gather(ILRCode(K).targets, y)
+    variances = tf.fill([30, 1], tf.constant(variance, tf.float64))
+    L, nll = choose_sharpness(Marginals(mean, variances, tf.constant(y, tf.int32)), link_of(K))
+    bound = largest_sharpness(K)
+    assert bound == sharpness_of(SMOOTHING_BOUNDS[1], K)
+    assert bound >= L
+    # Within the tolerance of the search, for the NLL falls all the way.
+    assert np.log(bound / L) < 4e-3
+    assert 0 <= nll < 1e-3
+    assert 0 < smoothing_of(L, K) < 1
+
+
+def test_predictions_that_are_always_wrong_are_flattened() -> None:
+    y = np.arange(30) % 3
+    mean = -tf.gather(ILRCode(3).targets, y)
+    held_out = Marginals(mean, tf.fill([30, 1], tf.constant(0.01, tf.float64)), tf.constant(y))
+    L, nll = choose_sharpness(held_out, link_of(3))
+    smallest = sharpness_of(SMOOTHING_BOUNDS[0], 3)
+    assert smallest <= L < smallest * np.exp(4e-3)
+    assert nll == pytest.approx(np.log(3), abs=2 * L)
+
+
+def test_choice_is_deterministic_and_scales_with_the_latent() -> None:
+    held_out, link = draw(3, 100, 3.0), link_of(3)
+    first = choose_sharpness(held_out, link)
+    assert choose_sharpness(held_out, link) == first
+    # f/2 wants 2 L: sharpness is a scale of the latent.
+    halved = held_out._replace(mean=held_out.mean / 2, variance=held_out.variance / 4)
+    L, nll = choose_sharpness(halved, link)
+    assert abs(np.log(L / first[0] / 2)) < 8e-3
+    assert nll == pytest.approx(first[1], abs=1e-5)
+
+
+def test_soft_labels_and_float32_are_welcome() -> None:
+    held_out = draw(3, 100, 3.0)
+    one_hot = held_out._replace(labels=tf.one_hot(held_out.labels, 3, dtype=tf.float64))
+    expected = choose_sharpness(held_out, link_of(3))
+    np.testing.assert_allclose(choose_sharpness(one_hot, link_of(3)), expected, rtol=1e-12)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        single = Marginals(*(tf.cast(x, tf.float32) for x in held_out[:2]), held_out.labels)
+        L, nll = choose_sharpness(single, link_of(3))
+    assert abs(np.log(L / expected[0])) < 0.05  # where the NLL is flat to float32's rounding
+    assert nll == pytest.approx(expected[1], rel=1e-5)
+
+
+# --- Noise --------------------------------------------------------------------------------------
+
+
+class Regression:
+    """Leave-one-out predictions of exact GP regression on ILR codewords, for any noise."""
+
+    def __init__(self, flipped: float, num_rows: int = 50) -> None:
+        rng = np.random.default_rng(0)
+        X = np.sort(rng.uniform(-3, 3, size=(num_rows, 1)), axis=0)
+        self.y = (np.floor(X[:, 0]) % 3).astype(int)
+        self.y[: int(flipped * num_rows)] = rng.integers(3, size=int(flipped * num_rows))
+        self.K = gpflow.kernels.SquaredExponential(0.3, 0.5)(X).numpy()
+        self.evaluations: list[float] = []
+
+    def __call__(self, noise: float) -> Marginals:
+        self.evaluations.append(noise)
+        targets = ILRCode(3).targets.numpy()[self.y]
+        C = np.linalg.inv(self.K + noise * np.eye(len(self.y)))
+        precision = np.diag(C)[:, None]
+        mean, variance = targets - C @ targets / precision, 1 / precision - noise
+        return Marginals(tf.constant(mean), tf.constant(variance), tf.constant(self.y, tf.int32))
+
+
+@pytest.mark.parametrize(("flipped", "start"), [(0.0, 0.05), (0.6, 0.001)])
+def test_chosen_noise_is_the_best_of_a_grid(flipped: float, start: float) -> None:
+    regression, link = Regression(flipped), link_of(3)
+    noise, L, nll = choose_noise(regression, link, start)
+    assert start / NOISE_FACTOR * (1 - 1e-9) <= noise <= start * NOISE_FACTOR * (1 + 1e-9)
+    assert all(
+        0.99 / NOISE_FACTOR < x / start < 1.01 * NOISE_FACTOR for x in regression.evaluations
+    )
+    assert nll == pytest.approx(mean_nll(regression(noise), link, L), rel=1e-12)
+    grid = np.geomspace(start / NOISE_FACTOR, start * NOISE_FACTOR, 21)
+    values = [choose_sharpness(regression(x), link)[1] for x in grid]
+    # The search stops at 0.05 in the logarithm of the noise.
+    assert nll < min(values) + 1e-4
+
+
+def test_labels_at_random_want_more_noise_than_labels_without_error() -> None:
+    clean, noisy = (choose_noise(Regression(f), link_of(3), 0.02) for f in (0.0, 0.6))
+    assert noisy[0] > clean[0]
+    assert noisy[2] > clean[2]
