@@ -35,6 +35,8 @@ SMOOTHING_BOUNDS = (1e-3, 1.0 - 1e-9)
 NOISE_FACTOR = 100.0
 """The noise is sought within this factor of its present value, on either side."""
 _LOG_TOLERANCE = 2e-3
+_SCAN_POINTS = 13
+_SCAN_ROWS = 512
 
 
 class Marginals(NamedTuple):
@@ -62,8 +64,16 @@ class Calibration(NamedTuple):
 
 
 def search_nodes(num_latents: int) -> NodeRule:
-    """Nodes for the search: fewer than for predictions, since errors average out over rows."""
-    return GaussHermite(32) if num_latents == 1 else Sobol(32)
+    """Nodes for the search: as few as have the right covariance, and at most 128.
+
+    Fewer nodes than predictions use: their errors largely average out over rows. Where even 128 are
+    too few for the covariance (K > 65), L comes out a little low.
+
+    :param num_latents: number of latents.
+    """
+    if num_latents == 1:
+        return GaussHermite(32)
+    return Sobol(min(max(32, 2 ** int(np.ceil(np.log2(2 * num_latents)))), 128))
 
 
 def label_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> tf.Tensor:
@@ -94,20 +104,39 @@ def mean_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> floa
     return float(tf.reduce_mean(label_nll(held_out, link, sharpness)))
 
 
-def choose_sharpness(held_out: Marginals, link: tf.Tensor) -> tuple[float, float]:
+def choose_sharpness(
+    held_out: Marginals, link: tf.Tensor, present: tf.Tensor | None = None
+) -> tuple[float, float]:
     """The L in bounds with the smallest mean NLL of held-out labels, and that NLL.
+
+    The NLL may have two valleys (rows with wide posteriors saturate early, others late), so a coarse
+    scan on a few rows comes before the search between the neighbours of its best.
 
     :param held_out: predictions and labels.
     :param link: C, [K, P].
+    :param present: the present L, which is kept if the search finds none better.
     """
-    K = link.shape[0]
 
-    def nll(log_sharpness: float) -> float:
-        return mean_nll(held_out, link, tf.constant(np.exp(log_sharpness), link.dtype))
+    def nll(log_sharpness: float, rows: Marginals = held_out) -> float:
+        return mean_nll(rows, link, tf.constant(np.exp(log_sharpness), link.dtype))
 
-    bounds = [np.log(sharpness_of(value, K)) for value in SMOOTHING_BOUNDS]
-    found = minimize_scalar(nll, bounds=bounds, method="bounded", options={"xatol": _LOG_TOLERANCE})
-    return float(np.exp(found.x)), float(found.fun)
+    few = Marginals(*(x[:: 1 + x.shape[0] // _SCAN_ROWS] for x in held_out))
+    lowest, highest = (np.log(sharpness_of(value, link.shape[0])) for value in SMOOTHING_BOUNDS)
+    grid = np.linspace(lowest, highest, _SCAN_POINTS)
+    best = int(np.argmin([nll(x, few) for x in grid]))
+    found = minimize_scalar(
+        nll,
+        bounds=(grid[max(best - 1, 0)], grid[min(best + 1, _SCAN_POINTS - 1)]),
+        method="bounded",
+        options={"xatol": _LOG_TOLERANCE},
+    )
+    candidates = [(float(found.fun), float(np.exp(found.x)))]
+    if best == _SCAN_POINTS - 1:  # the search does not visit the ends of its interval
+        candidates.append((nll(highest), float(np.exp(highest))))
+    if present is not None:
+        candidates.append((mean_nll(held_out, link, present), float(present)))
+    smallest, sharpness = min(candidates)
+    return sharpness, smallest
 
 
 def choose_noise(

@@ -6,14 +6,15 @@ rows, :mod:`gpflow_ilr.collapsed_bound` what follows from them. This module conn
 GPflow's kernels, inducing variables and models.
 """
 
+import operator
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow import covariances
 from gpflow.base import MeanAndVariance, RegressionData
-from gpflow.config import default_float
+from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import (
     InducingVariables,
     MultioutputInducingVariables,
@@ -49,10 +50,10 @@ __all__ = ["CollapsedClassifier", "KeptStatistics"]
 
 
 class KeptStatistics(NamedTuple):
-    """Statistics of each block, and the values of all variables that they were computed with."""
+    """Statistics of each block, and what they were computed with."""
 
     statistics: list[GroupStatistics]
-    fingerprint: list[np.ndarray]
+    fingerprint: tuple[list[Any], list[np.ndarray]]
 
 
 class CollapsedClassifier(ConjugateClassifier):
@@ -80,12 +81,27 @@ class CollapsedClassifier(ConjugateClassifier):
         objective: Objective = "evidence",
         chunk_size: int | None = None,
     ) -> None:
-        if chunk_size is not None and chunk_size < 1:
-            raise ValueError(f"chunk_size must be positive or None, but is {chunk_size!r}.")
+        if chunk_size is not None and (
+            isinstance(chunk_size, bool)
+            or not isinstance(chunk_size, (int, np.integer))
+            or chunk_size < 1
+        ):
+            raise ValueError(
+                f"chunk_size must be a positive integer or None, but is {chunk_size!r}."
+            )
         super().__init__(data, kernel, code, likelihood, mean_function, objective)
         self.inducing_variable: InducingVariables = inducingpoint_wrapper(inducing_variable)
         self.chunk_size = chunk_size
-        _ = self._output_blocks  # refuses what does not fit together
+        for block in self._output_blocks:
+            self._check_inducing(block.inducing)
+
+    def _check_inducing(self, inducing: InducingVariables) -> None:
+        Z = getattr(inducing, "Z", None)  # other inducing variables know their own shapes
+        if Z is not None and (Z.shape[0] == 0 or Z.shape[-1] != self.data[0].shape[1]):
+            raise ValueError(
+                f"Inducing inputs must have shape [M, {self.data[0].shape[1]}] with M ≥ 1, as many "
+                f"columns as X, but have {list(Z.shape)}."
+            )
 
     def _set_data(self, X: tf.Tensor, Y: tf.Tensor, labels: tf.Tensor) -> None:
         super()._set_data(X, Y, labels)
@@ -211,18 +227,22 @@ class CollapsedClassifier(ConjugateClassifier):
             self._kept = KeptStatistics(kept, self._fingerprint())
         return posteriors
 
-    def _fingerprint(self) -> list[np.ndarray]:
-        """All that the statistics depend on beside the rows (soft labels are coded with λ)."""
+    def _fingerprint(self) -> tuple[list[Any], list[np.ndarray]]:
+        """All that the statistics depend on beside the rows: objects, and values of variables."""
         parts = [self.kernel, self.inducing_variable, self.mean_function]
-        parts += [self.code] if self._labels.shape.rank == 2 else []
-        return [variable.numpy() for part in parts for variable in part.variables]
+        parts += [self.code] if self._labels.shape.rank == 2 else []  # soft labels are coded with λ
+        values = [variable.numpy() for part in parts for variable in part.variables]
+        return parts, [*values, np.array(default_jitter()), np.array(default_float() == np.float64)]
 
     def _kept_statistics(self) -> list[GroupStatistics] | None:
         """The kept statistics, or None if there are none or a parameter has changed since."""
         if self._kept is None:
             return None
-        same = map(np.array_equal, self._kept.fingerprint, self._fingerprint())
-        return self._kept.statistics if all(same) else None
+        (old_parts, old_values), (parts, values) = self._kept.fingerprint, self._fingerprint()
+        same = all(map(operator.is_, old_parts, parts)) and all(
+            map(np.array_equal, old_values, values)
+        )
+        return self._kept.statistics if same else None
 
     def compute_qu(self) -> MeanAndVariance:
         """Mean [M, P] and covariance [P, M, M] of q(u), in the paper's units."""
