@@ -9,7 +9,7 @@ the linear algebra: evidence, leave-one-out, and the conditional at new inputs.
 
 import abc
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +22,6 @@ from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, Share
 from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
-from gpflow.models.util import data_input_to_tensor
 from gpflow.posteriors import (
     AbstractPosterior,
     PrecomputeCacheType,
@@ -33,8 +32,8 @@ from gpflow.posteriors import (
 from gpflow_ilr.blocks import map_rows
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import expected_softmax
-from gpflow_ilr.labels import as_labels
 from gpflow_ilr.likelihoods import LinkedSoftmax
+from gpflow_ilr.models.data import check_data
 from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
 from gpflow_ilr.selection import Marginals, label_nll, largest_sharpness
 
@@ -100,12 +99,25 @@ class ConjugateClassifier(
         self.objective = objective
         if objective == "loo":
             code.learn_scale()
-        self._set_data(*check_data(data, code))
+        _ = self._kernel_blocks  # refuses a kernel that does not fit
+        self.data = data
+
+    @property
+    def data(self) -> RegressionData:
+        """X [N, D], and class indices [N, 1] or soft rows [N, K].
+
+        May be set, to labels in any form. Compiled functions keep the data that they have seen.
+        """
+        return self._data
+
+    @data.setter
+    def data(self, data: RegressionData) -> None:
+        self._set_data(*check_data(data, self.code))
 
     def _set_data(self, X: tf.Tensor, Y: tf.Tensor, labels: tf.Tensor) -> None:
-        self.data = (X, Y)
-        self._labels = labels
         self.code.features(labels[:1])  # refuses soft labels where the code has none
+        self._data = (X, Y)
+        self._labels = labels
 
     @property
     def num_data(self) -> int:
@@ -113,8 +125,13 @@ class ConjugateClassifier(
         return int(self.data[0].shape[0])
 
     @property
-    def _output_blocks(self) -> list[OutputBlock]:
+    def _kernel_blocks(self) -> list[OutputBlock]:
         P = self.num_latent_gps
+        if not isinstance(self.kernel, Kernel):
+            raise TypeError(
+                f"kernel must be a GPflow kernel such as gpflow.kernels.SquaredExponential(), but "
+                f"is {self.kernel!r}."
+            )
         if isinstance(self.kernel, SeparateIndependent):
             if len(self.kernel.kernels) != P:
                 raise ValueError(
@@ -130,6 +147,10 @@ class ConjugateClassifier(
                 "cannot use. Pass a single-output kernel, SharedIndependent or SeparateIndependent."
             )
         return [OutputBlock(self.kernel, 0, P)]
+
+    @property
+    def _output_blocks(self) -> list[OutputBlock]:
+        return self._kernel_blocks
 
     def _mean_columns(self, X: tf.Tensor, block: OutputBlock) -> tf.Tensor | None:
         """The mean function's columns for a block, [N, stop − start], or None if it is zero."""
@@ -152,7 +173,9 @@ class ConjugateClassifier(
     def _log_evidence_in_paper_units(self) -> tf.Tensor:
         """Evidence of the paper's targets: a density, so it takes −log scale for each target."""
         targets = tf.cast(self.num_data * self.num_latent_gps, default_float())
-        return self._log_evidence() - targets * tf.math.log(self.code.scale)
+        # A constant for training: where the scale were trainable, the density would grow for ever
+        # as the scale, and the targets with it, went to zero.
+        return self._log_evidence() - targets * tf.math.log(tf.stop_gradient(self.code.scale))
 
     @abc.abstractmethod
     def _log_evidence(self) -> tf.Tensor:
@@ -373,23 +396,3 @@ def squared_norms(W: tf.Tensor, full_cov: bool) -> tf.Tensor:
     if full_cov:
         return tf.matmul(W, W, transpose_a=True)
     return tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(W), axis=-2))
-
-
-def check_data(data: Any, code: LabelCode) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """X in the default float, Y as GPflow keeps it ([N, 1] or [N, K]), and the labels."""
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise ValueError(f"data must be a pair (X, y), but is a {type(data).__name__}.")
-    X = as_inputs(data[0])
-    if X.shape.rank != 2:
-        raise ValueError(
-            f"X must have shape [N, D], but has {list(X.shape)}. For one feature use X[:, None]."
-        )
-    finite = np.all(np.isfinite(X.numpy()), axis=1)
-    if not np.all(finite):
-        row = int(np.argmin(finite))
-        raise ValueError(
-            f"X must be finite, but row {row} is {X.numpy()[row]}. Impute or drop such rows."
-        )
-    labels = as_labels(data[1], code.num_classes, num_rows=X.shape[0])
-    Y = data_input_to_tensor(data[1])
-    return X, Y[:, None] if Y.shape.rank == 1 else Y, labels

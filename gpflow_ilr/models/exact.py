@@ -86,8 +86,8 @@ class ExactClassifier(ConjugateClassifier):
         return self._label_log_density(*self._loo(), self._labels)
 
     def _precompute(self) -> list[PrecomputedValue]:
-        """For each block α = (K + V)⁻¹ t, [N, P], and L⁻¹ for each distinct noise, [U, N, N]."""
-        cache = []
+        """X, and for each block α = (K + V)⁻¹ t, [N, P], and L⁻¹ for each noise, [U, N, N]."""
+        cache = [PrecomputedValue(self.data[0], (False, False))]
         for block in self._output_blocks:
             K, targets, V = self._regression(block)
 
@@ -110,8 +110,8 @@ class ExactClassifier(ConjugateClassifier):
         """k*ᵀ α and k** − |L⁻¹ k*|²."""
         means, variances = [], []
         for i, block in enumerate(self._output_blocks):
-            alpha, L_inv = cache[2 * i : 2 * i + 2]
-            K = cross_covariance(block.kernel(self.data[0], Xnew))
+            alpha, L_inv = cache[2 * i + 1 : 2 * i + 3]
+            K = cross_covariance(block.kernel(cache[0], Xnew))
             means.append(tf.matmul(K, alpha, transpose_a=True))
             explained = squared_norms(tf.matmul(L_inv, K[..., None, :, :]), full_cov)
             variances.append(prior_covariance(block.kernel, Xnew, full_cov) - explained)

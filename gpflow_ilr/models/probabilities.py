@@ -10,7 +10,6 @@ from typing import NamedTuple
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.config import default_float
-from gpflow.models.util import data_input_to_tensor
 
 from gpflow_ilr.blocks import map_rows
 from gpflow_ilr.expectations import Sobol, expected_entropy, expected_softmax, softmax_variance
@@ -37,8 +36,15 @@ def as_inputs(X: InputData) -> tf.Tensor:
     """Inputs as a tensor of GPflow's default float, whatever real dtype they have.
 
     :param X: [..., N, D].
+    :raises TypeError: if X does not hold real numbers.
     """
-    return tf.cast(data_input_to_tensor(X), default_float())
+    X = tf.convert_to_tensor(X)
+    if not (X.dtype.is_floating or X.dtype.is_integer or X.dtype.is_bool):
+        raise TypeError(
+            f"X must hold real numbers, but its dtype is {X.dtype.name}. Encode categories as "
+            "numbers first, for example one-hot."
+        )
+    return tf.cast(X, default_float())
 
 
 class ClassProbabilities:
@@ -109,9 +115,9 @@ class ClassProbabilities:
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Central interval that holds each class probability with probability ``level``.
 
-        The bounds, each [N, K], are quantiles over 512 fixed Sobol nodes.
+        The bounds, each [..., N, K], are quantiles over 512 fixed Sobol nodes.
 
-        :param Xnew: [N, D].
+        :param Xnew: [..., N, D].
         :param level: in (0, 1).
         """
         if not 0.0 < level < 1.0:
@@ -134,5 +140,7 @@ class ClassProbabilities:
             return bounds
 
         block = max(1, _BLOCK_ELEMENTS // (_INTERVAL_NODES * self.likelihood.num_classes))
-        lower, upper = map_rows(quantiles, [mean, var], block)
+        rows = [tf.reshape(x, [-1, x.shape[-1]]) for x in (mean, var)]
+        shape = tf.concat([tf.shape(mean)[:-1], [self.likelihood.num_classes]], axis=0)
+        lower, upper = (tf.reshape(x, shape) for x in map_rows(quantiles, rows, block))
         return lower, upper

@@ -98,6 +98,8 @@ class TunableSmoothing(ConjugateClassifier):
             )
 
     def _spread_rows(self, max_rows: int | None) -> tf.Tensor:
+        if max_rows is not None and max_rows < 1:
+            raise ValueError(f"max_rows must be positive or None, but is {max_rows!r}.")
         count = self.num_data if max_rows is None else min(max_rows, self.num_data)
         return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
 

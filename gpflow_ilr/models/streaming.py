@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow.base import InputData, OutputData
 
 from gpflow_ilr.models.collapsed import CollapsedClassifier, KeptStatistics
-from gpflow_ilr.models.conjugate import check_data
+from gpflow_ilr.models.data import as_column, check_data
 from gpflow_ilr.statistics import GroupStatistics
 
 __all__ = ["StreamingRows"]
@@ -34,7 +34,7 @@ class StreamingRows(CollapsedClassifier):
         old_X, old_Y = self.data
         self._set_data(
             tf.concat([old_X, X], 0),
-            tf.concat([old_Y, tf.cast(Y, old_Y.dtype)], 0),
+            tf.concat([old_Y, Y], 0),
             tf.concat([self._labels, labels], 0),
         )
         self._kept = kept
@@ -57,7 +57,7 @@ class StreamingRows(CollapsedClassifier):
         self._kept = kept
 
     def _check_rows(self, X: InputData, y: OutputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        X, Y, labels = check_data((X, y), self.code)
+        X, _, labels = check_data((X, y), self.code)
         if X.shape[1] != self.data[0].shape[1]:
             raise ValueError(
                 f"X has {X.shape[1]} columns, but the training data have {self.data[0].shape[1]}."
@@ -69,10 +69,7 @@ class StreamingRows(CollapsedClassifier):
                 "Soft labels cannot join hard ones: build a new model with all labels as rows "
                 f"[N, {self.code.num_classes}]."
             )
-        if Y.shape[1] != self.data[1].shape[1]:  # the same labels in the model's own form
-            one_hot = self.data[1].shape[1] > 1
-            Y = tf.one_hot(labels, self.code.num_classes) if one_hot else labels[:, None]
-        return X, Y, labels
+        return X, as_column(labels), labels
 
     def _merge(
         self,

@@ -1,0 +1,47 @@
+"""What conjugate models accept as data: inputs of any real dtype, labels of any form.
+
+The one place where rows are checked, eagerly, before they reach a model.
+"""
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from gpflow_ilr.codes import LabelCode
+from gpflow_ilr.labels import as_labels
+from gpflow_ilr.models.probabilities import as_inputs
+
+__all__ = ["as_column", "check_data"]
+
+
+def check_data(data: Any, code: LabelCode) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    """X in the default float, the labels as GPflow keeps them, and the labels.
+
+    :param data: a pair of inputs [N, D] and labels in any form.
+    :param code: the label code, which knows the number of classes.
+    :raises ValueError: if the pair, the inputs or the labels make no sense, with what to do.
+    """
+    if not isinstance(data, (tuple, list)) or len(data) != 2:
+        raise ValueError(f"data must be a pair (X, y), but is a {type(data).__name__}.")
+    X = as_inputs(data[0])
+    if X.shape.rank != 2:
+        raise ValueError(
+            f"X must have shape [N, D], but has {list(X.shape)}. For one feature use X[:, None]."
+        )
+    finite = np.all(np.isfinite(X.numpy()), axis=1)
+    if not np.all(finite):
+        row = int(np.argmin(finite))
+        raise ValueError(
+            f"X must be finite, but row {row} is {X.numpy()[row]}. Impute or drop such rows."
+        )
+    labels = as_labels(data[1], code.num_classes, num_rows=X.shape[0])
+    return X, as_column(labels), labels
+
+
+def as_column(labels: tf.Tensor) -> tf.Tensor:
+    """Labels as GPflow keeps them: class indices [N, 1], or the soft rows [N, K] as they are.
+
+    :param labels: what :func:`gpflow_ilr.labels.as_labels` returned.
+    """
+    return labels[:, None] if labels.shape.rank == 1 else labels
