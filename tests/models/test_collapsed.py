@@ -1,0 +1,323 @@
+"""The collapsed classifiers equal GPflow's SGPR where it can express them, else dense algebra."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import (
+    InducingPoints,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Constant, Matern32, SeparateIndependent
+from scipy.linalg import helmert
+
+from tests.models.oracles import (
+    COLLAPSED,
+    SMOOTHING,
+    XNEW,
+    K,
+    X,
+    Y,
+    Z,
+    build,
+    gradients,
+    one_hot,
+    reference,
+    reference_loo,
+)
+
+L = float(np.log(1 + K * SMOOTHING / (1 - SMOOTHING)))
+SOFT = np.random.default_rng(3).dirichlet(np.ones(K), size=len(X))
+SOME = [("ILRSGPR", "per_output"), ("ILRSGPR", "per_class"), ("DirichletSGPR", "shared")]
+LINEAR = np.array([[0.1, 0.2], [-0.3, 0.4]])
+
+
+def jitter_of(value: float) -> Any:
+    return gpflow.config.as_context(gpflow.config.Config(jitter=value))
+
+
+def sgpr_like(model: Any, rows: Any, p: slice | int = slice(None)) -> gpflow.models.SGPR:
+    """GPflow's SGPR on the paper's targets (or one of them), with the model's own kernel and Z."""
+    targets = np.log(SMOOTHING * rows + (1 - SMOOTHING) / K) @ helmert(K).T
+    V = np.broadcast_to(model.code.noise_variance, [1, K - 1])[0, p]
+    return gpflow.models.SGPR(
+        (X, targets[:, p] if isinstance(p, slice) else targets[:, [p]]),
+        Constant(L**2) * model.kernel,
+        model.inducing_variable,
+        noise_variance=L**2 * float(np.mean(V)),
+    )
+
+
+def paper_jitter(model: Any) -> Any:
+    """GPflow's jitter is absolute, ours relative to the kernel: here both are the same."""
+    return jitter_of(gpflow.default_jitter() * L**2 * float(model.kernel.variance.numpy()))
+
+
+@pytest.mark.parametrize("noise", ["fixed", "shared"])
+@pytest.mark.parametrize("labels", [Y, SOFT], ids=["hard", "soft"])
+def test_ilrsgpr_is_gpflows_sgpr_on_the_papers_targets_with_kernel_scaled_by_L_squared(
+    noise, labels
+):
+    model = build("ILRSGPR", noise, data=(X, labels))
+    sgpr = sgpr_like(model, one_hot(labels))
+    variables = [*model.kernel.trainable_variables, *model.inducing_variable.trainable_variables]
+    with jitter_of(1e-13):  # ours follows the kernel's variance, SGPR's does not: nor its gradient
+        ours = gradients(model.training_loss, variables)
+        f, q = model.predict_f(XNEW, full_cov=True), model.compute_qu()
+        np.testing.assert_allclose(model.elbo(), sgpr.elbo(), rtol=1e-10)
+        np.testing.assert_allclose(-model.training_loss(), sgpr.elbo(), rtol=1e-10)
+        for a, b in zip(f, sgpr.predict_f(XNEW, full_cov=True), strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+        for a, b in zip(ours, gradients(sgpr.training_loss, variables), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+        sgpr_mean, sgpr_covariance = sgpr.compute_qu()
+    np.testing.assert_allclose(q[0], sgpr_mean, atol=1e-9)
+    for p in range(K - 1):
+        np.testing.assert_allclose(q[1][p], sgpr_covariance, atol=1e-9)
+
+
+@pytest.mark.parametrize("labels", [Y, SOFT], ids=["hard", "soft"])
+def test_per_output_noise_is_one_sgpr_for_each_output(labels):
+    model = build("ILRSGPR", "per_output", data=(X, labels))
+    sgprs = [sgpr_like(model, one_hot(labels), p) for p in range(K - 1)]
+    mean, var = model.predict_f(XNEW)
+    with paper_jitter(model):
+        total = sum(float(sgpr.elbo()) for sgpr in sgprs)
+        predictions = [sgpr.predict_f(XNEW) for sgpr in sgprs]
+    np.testing.assert_allclose(model.elbo(), total, rtol=1e-10)
+    np.testing.assert_allclose(mean, np.concatenate([p[0] for p in predictions], 1), atol=1e-9)
+    np.testing.assert_allclose(var, np.concatenate([p[1] for p in predictions], 1), atol=1e-9)
+
+
+@pytest.mark.parametrize(("name", "noise"), COLLAPSED)
+def test_bound_gradient_predictions_and_leave_one_out_are_those_of_dense_algebra(name, noise):
+    mean_function = gpflow.functions.Linear(LINEAR, [0.5, -0.1]) if name == "ILRSGPR" else None
+    model = build(name, noise, mean_function=mean_function)
+    expected = reference(model)
+    np.testing.assert_allclose(model.elbo(), expected.evidence, rtol=1e-10)
+    mean, covariance = model.predict_f(XNEW, full_cov=True)
+    np.testing.assert_allclose(mean, expected.mean, atol=1e-9)
+    np.testing.assert_allclose(covariance, expected.covariance, atol=1e-9)
+    np.testing.assert_allclose(
+        tf.transpose(model.predict_f(XNEW)[1]), tf.linalg.diag_part(covariance), atol=1e-9
+    )
+    variables = model.trainable_variables
+    for ours, theirs in zip(
+        gradients(model.elbo, variables),
+        gradients(lambda: reference(model).evidence, variables),
+        strict=True,
+    ):
+        assert np.any(theirs != 0)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-8)
+    for ours, theirs in zip(model.predict_loo(), reference_loo(model), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+@pytest.mark.parametrize("noise", ["fixed", "shared", "per_output"])
+def test_leave_one_out_with_soft_labels_is_that_of_dense_algebra(noise):
+    model = build("ILRSGPR", noise, data=(X, SOFT))
+    for ours, theirs in zip(model.predict_loo(), reference_loo(model, (X, SOFT)), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-8)
+
+
+def separate_sets(P: int, sizes: Any = (4, 6, 5)) -> SeparateIndependentInducingVariables:
+    rng = np.random.default_rng(7)
+    sets = [InducingPoints(rng.standard_normal((sizes[p], 2))) for p in range(P)]
+    return SeparateIndependentInducingVariables(sets)
+
+
+@pytest.mark.parametrize(("name", "noise"), SOME)
+@pytest.mark.parametrize("own_kernels", [False, True], ids=["one kernel", "own kernels"])
+def test_each_output_may_have_inducing_inputs_and_a_kernel_of_its_own(name, noise, own_kernels):
+    P = K - 1 if name == "ILRSGPR" else K
+    kernels = [Matern32(variance=0.3 + p, lengthscales=1.0 + p) for p in range(P)]
+    k = SeparateIndependent(kernels) if own_kernels else None
+    model = build(name, noise, k=k, inducing_variable=separate_sets(P))
+    expected = reference(model)
+    np.testing.assert_allclose(model.elbo(), expected.evidence, rtol=1e-10)
+    mean, covariance = model.predict_f(XNEW, full_cov=True)
+    np.testing.assert_allclose(mean, expected.mean, atol=1e-9)
+    np.testing.assert_allclose(covariance, expected.covariance, atol=1e-9)
+    if own_kernels:
+        for ours, theirs in zip(model.predict_loo(), reference_loo(model), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-8)
+    else:
+        variables = model.inducing_variable.trainable_variables
+        assert len(variables) == P
+        for ours, theirs in zip(
+            gradients(model.elbo, variables),
+            gradients(lambda: reference(model).evidence, variables),
+            strict=True,
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-8)
+
+
+def test_shared_inducing_inputs_may_be_wrapped_and_kernels_separate():
+    kernels = [Matern32(variance=0.3 + p, lengthscales=1.0 + p) for p in range(K - 1)]
+    shared = SharedIndependentInducingVariables(InducingPoints(Z))
+    wrapped = build("ILRSGPR", k=SeparateIndependent(kernels), inducing_variable=shared)
+    plain = build("ILRSGPR", k=SeparateIndependent(kernels))
+    np.testing.assert_allclose(wrapped.elbo(), reference(plain).evidence, rtol=1e-10)
+    np.testing.assert_allclose(plain.elbo(), reference(plain).evidence, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "noise"), [("ILRSGPR", "per_output"), ("DirichletSGPR", "fixed")])
+def test_chunks_change_neither_values_nor_gradients(name, noise):
+    constant = gpflow.functions.Constant([0.2])
+    whole = build(name, noise, chunk_size=len(X), mean_function=constant)
+    variables = whole.trainable_variables
+    functions = whole.elbo, whole.loo_log_density
+    values, slopes = zip(*((f(), gradients(f, variables)) for f in functions), strict=True)
+    loo = whole.predict_loo()[0]
+    for chunk_size in (1, len(X) - 1, 10**9, None):
+        whole.chunk_size = chunk_size
+        np.testing.assert_allclose(whole.elbo(), values[0], rtol=1e-12)
+    whole.chunk_size = 7
+    np.testing.assert_allclose(whole.predict_loo()[0], loo, atol=1e-10)
+    for function, value, slope in zip(functions, values, slopes, strict=True):
+        np.testing.assert_allclose(function(), value, rtol=1e-12)
+        for a, b in zip(gradients(function, variables), slope, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "noise"), COLLAPSED)
+def test_more_inducing_inputs_than_rows_and_duplicates_of_both_survive(name, noise):
+    data = np.concatenate([X, X[:5], X[:5]]), np.concatenate([Y, Y[:5], (Y[:5] + 1) % K])
+    many = np.concatenate([data[0], X, X[:3]])  # more than rows; every one at least twice
+    model = build(name, noise, data=data, inducing_variable=many)
+    exact = build(name.replace("SGPR", "GPR"), noise, data=data)
+    # All rows are inducing inputs, so the bound is tight up to the relative jitter of 1e-6.
+    np.testing.assert_allclose(model.elbo(), exact.log_marginal_likelihood(), rtol=1e-3)
+    np.testing.assert_allclose(model.predict_y(XNEW)[0], exact.predict_y(XNEW)[0], atol=1e-3)
+    np.testing.assert_allclose(model.predict_loo()[0], exact.predict_loo()[0], atol=5e-2)
+    for gradient in gradients(model.training_loss, model.trainable_variables):
+        assert np.all(np.isfinite(gradient))
+
+
+def test_jitter_is_relative_to_the_kernels_variance():
+    small = build(
+        "ILRSGPR", k=gpflow.kernels.SquaredExponential(variance=1e-8), noise_variance=1e-9
+    )
+    large = build("ILRSGPR", k=gpflow.kernels.SquaredExponential(variance=1e4), noise_variance=1e3)
+    # f and its noise in other units: what the bound explains does not depend on the units, but the
+    # targets do not scale along, so compare the variances.
+    np.testing.assert_allclose(
+        small.predict_f(XNEW)[1] / 1e-8, large.predict_f(XNEW)[1] / 1e4, rtol=1e-7
+    )
+
+
+@pytest.mark.parametrize(("name", "noise"), COLLAPSED)
+def test_two_classes_and_a_class_without_rows(name, noise):
+    for num_classes, labels in ((2, Y % 2), (4, Y)):
+        model = build(name, noise, data=(X, labels), num_classes=num_classes)
+        expected = reference(model, (X, labels))
+        np.testing.assert_allclose(model.elbo(), expected.evidence, rtol=1e-10)
+        np.testing.assert_allclose(model.predict_f(XNEW)[0], expected.mean, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ILRSGPR", "DirichletSGPR"])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_failed_factorisation_says_what_to_do(name, compiled):
+    model = build(name)
+    model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Remedies: standardise"):
+        model.training_loss_closure(compile=compiled)()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Remedies: standardise"):
+        model.predict_y(XNEW)
+
+
+def test_duplicated_inducing_inputs_without_jitter_in_float32_are_an_error_not_nan():
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=0.0)):
+        model = build("ILRSGPR", inducing_variable=np.concatenate([Z, Z]))
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"K_uu is not finite.*float64"):
+            model.training_loss()
+
+
+@pytest.mark.parametrize(("name", "noise"), SOME)
+def test_float32_agrees_with_float64_to_its_precision(name, noise):
+    expected = build(name, noise)
+    loss, p = expected.training_loss(), expected.predict_y(XNEW)[0]
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
+        model = build(name, noise)
+        assert model.training_loss().dtype == tf.float32
+        # Condition number of K_uu times float32's rounding.
+        np.testing.assert_allclose(model.training_loss(), loss, rtol=1e-3)
+        np.testing.assert_allclose(model.predict_y(XNEW)[0], p, atol=2e-3)
+        for gradient in gradients(model.training_loss, model.trainable_variables):
+            assert gradient.dtype == np.float32
+            assert np.all(np.isfinite(gradient))
+
+
+# Gradients that users take
+
+
+@pytest.mark.parametrize("trainable", ["inducing_variable", "code", "mean_function"])
+def test_parts_of_the_model_may_be_trained_alone(trainable):
+    model = build("ILRSGPR", "shared", mean_function=gpflow.functions.Constant([0.2]))
+    every = dict(zip(map(id, model.trainable_variables), gradients_of(model), strict=True))
+    gpflow.set_trainable(model, False)
+    part = getattr(model, trainable)
+    gpflow.set_trainable(part.extra_noise if trainable == "code" else part, True)
+    assert len(model.trainable_variables) == 1
+    np.testing.assert_allclose(
+        gradients_of(model)[0], every[id(model.trainable_variables[0])], rtol=1e-9
+    )
+
+
+def gradients_of(model: Any) -> Any:
+    return gradients(model.training_loss, model.trainable_variables)
+
+
+@pytest.mark.parametrize(("name", "noise"), SOME)
+@pytest.mark.parametrize("many", [False, True], ids=["M < N", "M > N"])
+def test_gradient_of_predictions_with_respect_to_hyperparameters(name, noise, many):
+    # M > N leaves eigenvalues of G that coincide at zero, and may not leave the gradient with them.
+    inducing = np.concatenate([X, XNEW]) if many else Z
+    model = build(name, noise, inducing_variable=inducing)
+    variables = model.trainable_variables
+
+    def summary(f: Any, variance: Any) -> tf.Tensor:
+        return tf.reduce_sum(tf.sin(f)) + tf.reduce_sum(tf.sqrt(variance))
+
+    def expected() -> tf.Tensor:
+        result = reference(model)
+        return summary(result.mean, tf.linalg.diag_part(result.covariance))
+
+    def ours() -> tf.Tensor:
+        return summary(*model.predict_f(XNEW))
+
+    theirs = gradients(expected, variables)
+    for _ in range(2):  # the second time the statistics are kept
+        for a, b in zip(gradients(ours, variables), theirs, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * max(1.0, np.abs(b).max()))
+
+
+def test_gradient_of_predictions_with_respect_to_new_inputs():
+    model = build("ILRSGPR", "per_output")
+    Xnew = tf.Variable(XNEW)
+    (ours,) = gradients(lambda: tf.reduce_sum(model.predict_y(Xnew)[0][:, 0]), [Xnew])
+    for i, j in ((0, 0), (3, 1)):
+        step = np.zeros(XNEW.shape)
+        step[i, j] = 1e-6
+        change = [float(model.predict_y(XNEW + s * step)[0][i, 0]) for s in (1, -1)]
+        np.testing.assert_allclose(ours[i, j], (change[0] - change[1]) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+def test_kernels_of_many_kinds_equal_dense_algebra():
+    k = gpflow.kernels
+    kinds = [
+        k.Linear(0.5) + k.Matern12(active_dims=[1]),
+        k.SquaredExponential(active_dims=[0]) * k.Polynomial(2, active_dims=[1]),
+        k.Periodic(k.SquaredExponential(active_dims=[0]), period=2.0) + k.White(0.1),
+        k.ArcCosine(order=1),
+        k.Exponential() + k.Constant(0.3),
+        k.RationalQuadratic(alpha=0.7) + k.Cosine(lengthscales=2.0),
+    ]
+    for chosen in kinds:
+        model = build("ILRSGPR", "shared", k=chosen)
+        expected = reference(model)
+        np.testing.assert_allclose(model.elbo(), expected.evidence, rtol=1e-8)
+        np.testing.assert_allclose(model.predict_f(XNEW)[0], expected.mean, atol=1e-7)
