@@ -9,12 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from gpflow.kernels import Constant, Kernel, Product, SeparateIndependent, SharedIndependent, Sum
+from gpflow import covariances, kernels
+from gpflow.base import MeanAndVariance
+from gpflow.config import default_jitter
+from gpflow.kernels import Kernel, Product, SeparateIndependent, SharedIndependent
 from gpflow.mean_functions import Constant as ConstantMean
 from gpflow.mean_functions import Product as ProductMean
 from gpflow.mean_functions import Zero
-from gpflow.utilities import deepcopy
+from gpflow.utilities import deepcopy, set_trainable
 
+from gpflow_ilr.collapsed_bound import WhitenedPosterior
+from gpflow_ilr.evidence import cholesky_or_error, spd_inverse
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 
 __all__ = ["scaled_kernel", "variational_start"]
@@ -25,16 +30,26 @@ def variational_start(model: CollapsedClassifier, scale: float) -> dict[str, Any
 
     :param model: a fitted collapsed model.
     :param scale: factor from the model's internal units to those of the new latents.
+    :raises ValueError: if the sets of inducing inputs differ in size, which SVGP cannot have.
     """
+    blocks = model._output_blocks
+    sizes = {int(block.inducing.num_inducing) for block in blocks}
+    if len(sizes) > 1:
+        raise ValueError(
+            "An SVGP needs equally many inducing inputs for all latents, but the model's sets have "
+            f"{', '.join(map(str, sorted(sizes)))}. Use sets of one size."
+        )
     q_mu, q_sqrt = [], []
-    for q in model._posteriors():
-        identity = tf.eye(q.mean.shape[0], dtype=q.mean.dtype)
-        root = tf.linalg.cholesky(q.covariance(identity))
-        q_mu.append(q.mean)
-        q_sqrt.append(tf.repeat(root, q.mean.shape[1] // root.shape[0], axis=0))
+    for block, q in zip(blocks, model._posteriors(), strict=True):
+        mean, covariance = _rewhitened(q, covariances.Kuu(block.inducing, block.kernel), scale)
+        root = cholesky_or_error(covariance, "the covariance of q(u)")
+        q_mu.append(mean)
+        q_sqrt.append(tf.repeat(root, mean.shape[1] // root.shape[0], axis=0))
     mean_function = None
     if type(model.mean_function) is not Zero:
-        mean_function = ProductMean(ConstantMean([scale]), deepcopy(model.mean_function))
+        factor = ConstantMean([scale])
+        set_trainable(factor, False)
+        mean_function = ProductMean(factor, deepcopy(model.mean_function))
     return {
         "kernel": scaled_kernel(deepcopy(model.kernel), scale**2),
         "inducing_variable": deepcopy(model.inducing_variable),
@@ -44,8 +59,30 @@ def variational_start(model: CollapsedClassifier, scale: float) -> dict[str, Any
     }
 
 
+def _rewhitened(q: WhitenedPosterior, K_uu: tf.Tensor, scale: float) -> MeanAndVariance:
+    """Mean [M, P] and covariance [1 or P, M, M] of q(u), whitened as GPflow will whiten it.
+
+    The collapsed model has L Lᵀ = K_uu + j I with a jitter j relative to its kernel, GPflow's SVGP
+    R Rᵀ = K_uu + j' I with an absolute one (here in the units of K_uu). In near-singular directions
+    of K_uu that is not the same. With T = Rᵀ L⁻ᵀ and δ = j − j', N(T m, T S Tᵀ + δ (δ I + RᵀR)⁻¹)
+    predicts through R, at all inputs, what N(m, S) predicts through L.
+    """
+    identity = tf.eye(K_uu.shape[0], dtype=K_uu.dtype)
+    absolute = default_jitter() / scale**2
+    R = cholesky_or_error(K_uu + absolute * identity, "K_uu")
+    # For δ < 0 the second term is left out, for it may be more than there is to take away.
+    relative = default_jitter() * tf.reduce_mean(tf.linalg.diag_part(K_uu))
+    delta = tf.maximum(relative - absolute, 0.0)
+    T_transposed = tf.matmul(q.L_inv, R)
+    excess = delta * spd_inverse(delta * identity + tf.matmul(R, R, transpose_a=True))
+    return (
+        tf.matmul(T_transposed, q.mean, transpose_a=True),
+        q.covariance(T_transposed) + excess,
+    )
+
+
 def scaled_kernel(kernel: Kernel, factor: float) -> Kernel:
-    """The kernel factor · k, by its own variance where it has one, otherwise by a constant kernel.
+    """The kernel factor · k, by its own variance where that is safe, otherwise by a constant kernel.
 
     :param kernel: the kernel; it is changed in place where that is possible.
     :param factor: positive factor.
@@ -53,15 +90,28 @@ def scaled_kernel(kernel: Kernel, factor: float) -> Kernel:
     if isinstance(kernel, SharedIndependent):
         return SharedIndependent(scaled_kernel(kernel.kernel, factor), kernel.num_latent_gps)
     if isinstance(kernel, SeparateIndependent):
-        return SeparateIndependent([scaled_kernel(k, factor) for k in kernel.kernels])
-    if isinstance(kernel, Sum):
-        return Sum([scaled_kernel(k, factor) for k in kernel.kernels])
-    if isinstance(kernel, Product):
-        first, *others = kernel.kernels
-        return Product([scaled_kernel(first, factor), *others])
-    if hasattr(kernel, "variance"):
+        variances = [id(k.variance) for k in kernel.kernels if hasattr(k, "variance")]
+        tied = len(set(variances)) < len(variances)  # in place it would be scaled repeatedly
+        scale = _times_constant if tied else scaled_kernel
+        return SeparateIndependent([scale(k, factor) for k in kernel.kernels])
+    if not _has_amplitude(kernel):
+        return _times_constant(kernel, factor)
+    try:
         kernel.variance.assign(factor * kernel.variance)
-        return kernel
-    constant = Constant(factor)
-    constant.variance.trainable = False  # type: ignore[misc]
+    except tf.errors.InvalidArgumentError:  # outside the bounds that its transform sets
+        return _times_constant(kernel, factor)
+    return kernel
+
+
+def _has_amplitude(kernel: Kernel) -> bool:
+    """Whether k is proportional to its variance, and no prior ties that to the old units."""
+    known = (kernels.Stationary, kernels.Static, kernels.ArcCosine)
+    # A polynomial is a Linear too, but has its variance inside the power.
+    proportional = isinstance(kernel, known) or type(kernel) is kernels.Linear
+    return proportional and kernel.variance.prior is None
+
+
+def _times_constant(kernel: Kernel, factor: float) -> Kernel:
+    constant = kernels.Constant(factor)
+    set_trainable(constant, False)
     return Product([constant, kernel])
