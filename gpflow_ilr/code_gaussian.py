@@ -30,9 +30,14 @@ class CodeGaussian(Likelihood):
 
     :param code: the label code.
     :param nodes: node rule of the predictive probabilities.
+    :raises TypeError: if ``code`` is not a label code.
     """
 
     def __init__(self, code: LabelCode, nodes: NodeRule | None = None) -> None:
+        if not isinstance(code, LabelCode):
+            raise TypeError(
+                f"code must be a label code such as ILRCode(num_classes=3), but it is {code!r}."
+            )
         super().__init__(input_dim=None, latent_dim=code.num_outputs, observation_dim=None)
         self.code = code
         self.num_classes = code.num_classes
@@ -63,7 +68,9 @@ class CodeGaussian(Likelihood):
                 + tf.tensordot(rows, T**2 * precision - tf.math.log(precision), 1)
             )
         else:
-            targets = tf.tensordot(self.code.features(rows), T, 1)
+            flat = tf.reshape(rows, [-1, self.num_classes])  # codes read rows [N, K]
+            targets = tf.matmul(self.code.features(flat), T)
+            targets = tf.reshape(targets, tf.concat([tf.shape(rows)[:-1], tf.shape(T)[1:]], 0))
             squares = (tf.square(targets - Fmu) + Fvar) / V + tf.math.log(V)
         constant = np.log(2.0 * np.pi) + 2.0 * tf.math.log(self.code.scale)
         return -0.5 * tf.reduce_sum(squares + constant, axis=-1)

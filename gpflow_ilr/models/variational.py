@@ -11,10 +11,16 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, RegressionData, TensorType
+from check_shapes import inherit_check_shapes
+from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.conditionals import conditional
-from gpflow.inducing_variables import SeparateIndependentInducingVariables
-from gpflow.kernels import Kernel, MultioutputKernel, SharedIndependent
+from gpflow.inducing_variables import (
+    InducingVariables,
+    MultioutputInducingVariables,
+    SeparateIndependentInducingVariables,
+    SharedIndependentInducingVariables,
+)
+from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import SVGP
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
@@ -49,16 +55,9 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
         inducing_variable: InducingVariablesLike,
         **options: Any,
     ) -> None:
-        inducing_variable = inducingpoint_wrapper(inducing_variable)
-        separate = isinstance(inducing_variable, SeparateIndependentInducingVariables)
-        if separate and not isinstance(kernel, MultioutputKernel):
-            # GPflow's conditional for separate inducing inputs wants a multi-output kernel.
-            kernel = SharedIndependent(kernel, output_dim=likelihood.latent_dim)
-        if isinstance(kernel, MultioutputKernel) and kernel.num_latent_gps != likelihood.latent_dim:
-            raise ValueError(
-                f"The kernel has {kernel.num_latent_gps} latent GPs, but the likelihood has "
-                f"{likelihood.latent_dim}. Build the kernel with output_dim={likelihood.latent_dim}."
-            )
+        kernel, inducing_variable = _matched(
+            kernel, inducingpoint_wrapper(inducing_variable), likelihood.latent_dim
+        )
         super().__init__(
             kernel,
             likelihood,
@@ -66,6 +65,13 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
             num_latent_gps=likelihood.latent_dim,
             **options,
         )
+
+    @inherit_check_shapes
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of the latent functions, for inputs of any real dtype."""
+        return super().predict_f(as_inputs(Xnew), full_cov, full_output_cov)
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Negative ELBO (less log priors) of a batch.
@@ -170,7 +176,7 @@ class ILRSVGP(LinkedSVGP):
         :param nodes: node rule of expectations.
         :raises TypeError: if the model is not an ILR model.
         """
-        if not isinstance(model.code, ILRCode):
+        if not isinstance(model, CollapsedClassifier) or not isinstance(model.code, ILRCode):
             raise TypeError(f"from_collapsed needs an ILRSGPR, but got a {type(model).__name__}.")
         return cls(
             **variational_start(model, float(model.code.scale)),
@@ -241,6 +247,7 @@ class CodeSVGP(ClassifierSVGP):
         :param trained_on: the rows are training rows: predict each without itself, by taking its
             pseudo-targets out of q(f_n). At the optimum of q this is closed-form leave-one-out.
         :raises TypeError: if the code has no smoothing.
+        :raises ValueError: with ``trained_on``, if q is too far from its optimum for that.
         """
         code = self.likelihood.code
         if not isinstance(code, ILRCode):
@@ -262,17 +269,61 @@ class CodeSVGP(ClassifierSVGP):
     ) -> MeanAndVariance:
         """The cavity of q(f_n): divide out the row's own Gaussian pseudo-observation."""
         code = self.likelihood.code
-        V = tf.gather(code.noise_variance, labels) if code.depends_on_class else code.noise_variance
         targets = tf.matmul(code.features(labels), code.targets)
+        V = tf.gather(code.noise_variance, labels) if code.depends_on_class else code.noise_variance
         # Without q's covariance what remains is the variance of f_n given u, which no row explains.
         _, residual = conditional(
             X, self.inducing_variable, self.kernel, self.q_mu, q_sqrt=None, white=self.whiten
         )
-        return leave_one_out(mean, variance - residual, targets, V, residual)
+        explained = variance - residual
+        unfinished = int(tf.math.count_nonzero(tf.reduce_any(explained >= V, axis=-1)))
+        if unfinished:
+            raise ValueError(
+                f"calibrate(trained_on=True) takes each row's own pseudo-targets out of q, but q is "
+                f"less certain than {unfinished} of {len(X)} rows alone would make it. Train q "
+                "further (NaturalGradient), or calibrate on validation rows."
+            )
+        return leave_one_out(mean, explained, targets, V, residual)
+
+
+def _matched(
+    kernel: Kernel, inducing: InducingVariables, num_latents: int
+) -> tuple[Kernel, InducingVariables]:
+    """Kernel and inducing variables in the combination that GPflow has a conditional for."""
+    multioutput = isinstance(kernel, MultioutputKernel)
+    if multioutput and not isinstance(kernel, (SharedIndependent, SeparateIndependent)):
+        raise TypeError(
+            f"{type(kernel).__name__} mixes the latents, but a likelihood sees only the marginals of "
+            "the mixture. Pass a single-output kernel, SharedIndependent or SeparateIndependent; the "
+            "likelihood mixes latents exactly (mixing=True, num_latent_gps for a low rank)."
+        )
+    if multioutput and kernel.num_latent_gps != num_latents:
+        raise ValueError(
+            f"The kernel has {kernel.num_latent_gps} latent GPs, but the likelihood has "
+            f"{num_latents}. Build the kernel for {num_latents} latents."
+        )
+    if isinstance(inducing, SeparateIndependentInducingVariables):
+        sizes = [int(points.num_inducing) for points in inducing.inducing_variable_list]
+        if len(sizes) != num_latents or len(set(sizes)) > 1:
+            raise ValueError(
+                f"inducing_variable has {len(sizes)} separate sets of sizes {sizes}, but the "
+                f"likelihood has {num_latents} latents. Pass {num_latents} sets of one size."
+            )
+    if isinstance(inducing, MultioutputInducingVariables) and not multioutput:
+        return SharedIndependent(kernel, output_dim=num_latents), inducing
+    if multioutput and not isinstance(inducing, MultioutputInducingVariables):
+        return kernel, SharedIndependentInducingVariables(inducing)
+    return kernel, inducing
 
 
 def _columns(data: RegressionData) -> RegressionData:
     """X in the default float, and labels with a last axis, as GPflow wants them."""
-    X, y = data
-    Y = tf.convert_to_tensor(y)
-    return as_inputs(X), Y[:, None] if Y.shape.rank == 1 else Y
+    X, Y = as_inputs(data[0]), tf.convert_to_tensor(data[1])
+    Y = Y[:, None] if Y.shape.rank == 1 else Y
+    # A single label would be broadcast to all rows.
+    if not X.shape[:-1].is_compatible_with(Y.shape[:-1]):
+        raise ValueError(
+            f"Every row of X needs one label, but X has shape {X.shape} and the labels have shape "
+            f"{Y.shape}. Pass as many labels as rows."
+        )
+    return X, Y
