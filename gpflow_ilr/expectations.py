@@ -356,7 +356,7 @@ def _logits(
     sd = tf.sqrt(tf.maximum(var, np.finfo(mean.dtype.as_numpy_dtype).eps))
     if rule.per_row:
         flat, weights = rule(num_latents * num_rows, mean.dtype)
-        nodes = tf.reshape(flat, [-1, num_rows, num_latents])
+        nodes = tf.reshape(flat, [tf.shape(flat)[0], num_rows, num_latents])
     else:
         nodes, weights = rule(num_latents, mean.dtype)
         nodes = nodes[:, None, :]
@@ -365,7 +365,7 @@ def _logits(
     else:
         scaled = tf.reshape(sd * nodes, [-1, num_latents])  # one large product, not S small ones
         deviation = tf.matmul(scaled, C, transpose_b=True)
-        deviation = tf.reshape(deviation, [-1, num_rows, num_classes])
+        deviation = tf.reshape(deviation, [tf.shape(nodes)[0], num_rows, num_classes])
     return tf.matmul(mean, C, transpose_b=True), deviation, weights
 
 
