@@ -11,7 +11,9 @@ kernel and inducing inputs are learned by Adam or L-BFGS on the same objective::
 
 The bounds are looser than E_q[log p(y | f)], the factorised one much more so; their values are not
 comparable as evidence with each other or with those of other models. The links are bounded, so
-these models want kernels of large variance: start between 1 and 10 and learn it.
+these models want kernels of large variance: start between 1 and 10 and learn it. With a variance of
+100 or more start from a narrow q (GPflow's ``q_sqrt`` times 0.1), for from a broad one coordinate
+ascent finds a far worse optimum.
 """
 
 from __future__ import annotations

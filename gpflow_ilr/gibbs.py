@@ -29,7 +29,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import expit, log_expit, logsumexp
+from scipy.special import expit, log_expit
 
 from gpflow_ilr.augmentation import LogisticSoftmaxLink
 from gpflow_ilr.polya_gamma import draw_polya_gamma
@@ -67,6 +67,7 @@ class GibbsSampler:
         self.Y = np.eye(link.num_classes, link.num_latents)[labels]
         self.mean = np.asarray(mean, float)
         self.covariance = np.asarray(covariance, float)
+        self._log_weights = np.log(link.weights)
         self._can_shift = link.offset == 0 and len(self.covariance) == 1
         try:
             self.cholesky = np.linalg.cholesky(self.covariance)
@@ -147,8 +148,10 @@ class GibbsSampler:
 
     def _log_likelihood(self, F: Array) -> float:
         """Log p(y | F) up to a constant, for a link without offset."""
-        terms = np.log(self.link.weights) + log_expit(F)
-        return float(np.sum(self.Y * terms) - np.sum(logsumexp(terms, axis=1)))
+        terms = self._log_weights + log_expit(F)
+        top = terms.max(axis=1, keepdims=True)
+        normaliser = np.log(np.exp(terms - top).sum(axis=1)).sum() + top.sum()
+        return float((self.Y * terms).sum() - normaliser)
 
 
 @dataclass
