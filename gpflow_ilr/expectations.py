@@ -1,18 +1,20 @@
 r"""Gaussian expectations of the softmax and of its logarithm.
 
-A classifier's latents are Gaussian, f ~ N(m, diag v), and its class probabilities are π = softmax(C f) with
-a link matrix C [K, L]: C = Hᵀ for the isometric logratio, C = HᵀW with a mixing matrix, C = I for the plain
-softmax. What training and prediction need, E[π], E[log π], Var[π] and the expected entropy, has no closed
-form, so it is a weighted sum over nodes g_s: f_s = m + √v ∘ g_s. A *node rule* chooses them.
-:class:`GaussHermite` is the default for one latent. :class:`Sobol` is the default otherwise: its nodes are a
-constant, so the objective is a smooth deterministic function that L-BFGS and natural gradients may optimise,
-and they have the mean, and where there are enough of them the covariance, of the standard normal, so that
-the first two terms of the Taylor series of log Σ exp are integrated exactly and an optimiser finds nothing
-there to exploit. :class:`MonteCarlo` draws afresh at every call, as the paper does.
+A classifier's latents are Gaussian, f ~ N(m, diag v), and its class probabilities are
+π = softmax(C f) with a link matrix C [K, L]: C = Hᵀ for the isometric logratio, C = HᵀW with a mixing
+matrix, C = I for the plain softmax. What training and prediction need, E[π], E[log π], Var[π] and
+the expected entropy, has no closed form, so it is a weighted sum over nodes g_s: f_s = m + √v ∘
+g_s. A *node rule* chooses them.
+:class:`GaussHermite` is the default for one latent. :class:`Sobol` is the default otherwise: its
+nodes are a constant, so the objective is a smooth deterministic function that L-BFGS and natural
+gradients may optimise, and they have the mean, and where there are enough of them the covariance,
+of the standard normal, so that the first two terms of the Taylor series of log Σ exp are
+integrated exactly and an optimiser finds nothing there to exploit. :class:`MonteCarlo` draws
+afresh at every call, as the paper does.
 
-Terms of that series that a rule does not integrate exactly serve as control variates instead, with weights
-by regression, so that they never do harm. Rows are worked off in blocks: memory does not grow with their
-number.
+Terms of that series that a rule does not integrate exactly serve as control variates instead, with
+weights by regression, so that they never do harm. Rows are worked off in blocks: memory does not
+grow with their number.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from gpflow.base import AnyNDArray, TensorType
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from gpflow_ilr.blocks import map_rows
+
 __all__ = [
     "GaussHermite",
     "MonteCarlo",
@@ -42,8 +46,8 @@ __all__ = [
     "softmax_variance",
 ]
 
-BLOCK_ELEMENTS = 2**22
-"""Elements (nodes × rows × classes) of one block of rows."""
+BLOCK_ELEMENTS = 2**20
+"""Elements (nodes × rows × classes) of one block of rows: few enough for the processor's cache."""
 
 MAX_PRODUCT_NODES = 4096
 """Largest product rule :class:`GaussHermite` will build."""
@@ -56,8 +60,8 @@ class NodeRule(ABC):
     """
 
     per_row: ClassVar[bool] = False
-    """Whether every row gets nodes of its own: the rule is then called with (number of latents × number
-    of rows) coordinates."""
+    """Whether every row gets nodes of its own: the rule is then called with (number of latents ×
+    number of rows) coordinates."""
 
     @abstractmethod
     def __call__(
@@ -78,11 +82,11 @@ def _check_count(name: str, value: int, smallest: int) -> None:
 
 @dataclass(frozen=True)
 class GaussHermite(NodeRule):
-    """Gauss–Hermite nodes, exact for polynomials of degree 2·num_nodes − 1; a product rule beyond one latent.
+    """Gauss–Hermite nodes, exact to degree 2·num_nodes − 1; a product rule beyond one latent.
 
     :param num_nodes: nodes per latent.
-    :raises ValueError: if ``num_nodes`` is not a positive integer, or (when called) if the product rule
-        would have more than 4096 nodes.
+    :raises ValueError: if ``num_nodes`` is not a positive integer, or (when called) if the product
+        rule would have more than 4096 nodes.
     """
 
     num_nodes: int = 32
@@ -95,8 +99,8 @@ class GaussHermite(NodeRule):
     ) -> tuple[tf.Tensor, tf.Tensor]:
         if self.num_nodes**num_latents > MAX_PRODUCT_NODES:
             raise ValueError(
-                f"GaussHermite(num_nodes={self.num_nodes}) needs {self.num_nodes}**{num_latents} nodes "
-                f"for {num_latents} latents, and {MAX_PRODUCT_NODES} is the limit: use "
+                f"GaussHermite(num_nodes={self.num_nodes}) needs {self.num_nodes}**{num_latents} "
+                f"nodes for {num_latents} latents, and {MAX_PRODUCT_NODES} is the limit: use "
                 "Sobol(num_nodes=...), whose number of nodes does not depend on the latents."
             )
         nodes, weights = _gauss_hermite(self.num_nodes, num_latents)
@@ -193,7 +197,8 @@ def default_rule(num_latents: int) -> NodeRule:
     """
     if num_latents == 1:
         return GaussHermite()
-    # Twice the next power of two above 2L, so that the covariance of the nodes is matched with room to spare.
+    # Twice the next power of two above 2L, so that the covariance of the nodes is matched with
+    # room to spare.
     return Sobol(num_nodes=max(64, 2 ** (2 + int(np.ceil(np.log2(num_latents))))))
 
 
@@ -207,8 +212,8 @@ def expected_softmax(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
     """E[softmax(C f)] for f ~ N(Fmu, diag Fvar); rows are positive and sum to one.
 
     :param Fmu: means of the latents.
-    :param Fvar: variances of the latents; a last dimension of one means a variance common to all latents,
-        and spares a matrix product per row and node.
+    :param Fvar: variances of the latents; a last dimension of one means a variance common to all
+        latents, and spares a matrix product per row and node.
     :param C: the link matrix.
     :param rule: the node rule.
     """
@@ -227,7 +232,7 @@ def expected_softmax(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
     "return: [batch..., K]",
 )
 def softmax_variance(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: NodeRule) -> tf.Tensor:
-    """Var[softmax(C f)] for f ~ N(Fmu, diag Fvar): the uncertainty about the class probabilities themselves.
+    """Var[softmax(C f)] for f ~ N(Fmu, diag Fvar): how uncertain the probabilities are.
 
     :param Fmu: means of the latents.
     :param Fvar: variances of the latents, or one common variance, as in :func:`expected_softmax`.
@@ -303,10 +308,11 @@ def _control(
     var: tf.Tensor,
     C: tf.Tensor,
 ) -> tf.Tensor:
-    """The part of the average of ``lse`` [S, R] that its Taylor terms at the mean show to be an error: [R].
+    """The part of the average of ``lse`` [S, R] that its Taylor terms show to be an error, [R].
 
-    With p₀ = softmax(C m) and d = C(f − m) they are p₀ᵀd, of mean 0, and ½(p₀ᵀd² − (p₀ᵀd)²), of mean
-    ½ Σ_l v_l (Σ_k p₀ₖ C_kl² − (Σ_k p₀ₖ C_kl)²). Their weights are least-squares coefficients over the nodes.
+    With p₀ = softmax(C m) and d = C(f − m) they are p₀ᵀd, of mean 0, and ½(p₀ᵀd² − (p₀ᵀd)²), of
+    mean ½ Σ_l v_l (Σ_k p₀ₖ C_kl² − (Σ_k p₀ₖ C_kl)²). Their weights are least-squares coefficients
+    over the nodes.
     """
     p0 = tf.nn.softmax(centre)  # [R, K]
     first = tf.reduce_sum(p0 * deviation, axis=-1)  # [S, R]
@@ -321,7 +327,8 @@ def _control(
     a, b, h = first - mean1, second - mean2, lse - average(lse)
     aa, ab, bb = average(a * a), average(a * b), average(b * b)
     ah, bh = average(a * h), average(b * h)
-    # Cramer's rule on the 2 × 2 normal equations; with the ridge identical nodes have weight 0, not 0/0.
+    # Cramer's rule on the 2 × 2 normal equations; with the ridge identical nodes have weight 0,
+    # not 0/0.
     ridge = tf.cast(np.finfo(lse.dtype.as_numpy_dtype).tiny ** 0.25, lse.dtype)
     aa, bb = aa + ridge, bb + ridge
     determinant = aa * bb - tf.square(ab)
@@ -332,7 +339,7 @@ def _control(
 
 @lru_cache(maxsize=256)
 def _integrates_quadratics(rule: NodeRule, num_latents: int, dtype: tf.DType) -> bool:
-    """Whether the nodes have mean 0 and covariance I to rounding, which makes the controls superfluous."""
+    """Whether the nodes have mean 0 and covariance I, which makes the controls superfluous."""
     if rule.per_row:
         return False
     with tf.init_scope():
@@ -352,7 +359,7 @@ def _logits(
     """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S]."""
     num_rows, num_latents = tf.shape(mean)[0], mean.shape[-1]
     num_classes = C.shape[0]
-    # A variance below the rounding error of one changes nothing but the slope of √, which is ∞ at 0.
+    # A variance below the rounding error of one changes only the slope of √, which is ∞ at 0.
     sd = tf.sqrt(tf.maximum(var, np.finfo(mean.dtype.as_numpy_dtype).eps))
     if rule.per_row:
         flat, weights = rule(num_latents * num_rows, mean.dtype)
@@ -383,12 +390,14 @@ def _by_rows(
     C: TensorType,
     rule: NodeRule,
 ) -> tf.Tensor:
-    """Apply ``block(mean [R, L], var [R, L or 1], C)`` to all rows, at most BLOCK_ELEMENTS elements at a time."""
+    """Apply ``block(mean [R, L], var [R, L or 1], C)`` to all rows, in blocks."""
     Fmu = tf.convert_to_tensor(Fmu)
     Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
     C = tf.convert_to_tensor(C, Fmu.dtype)
     num_latents = Fmu.shape[-1]
     mean = tf.reshape(Fmu, [-1, num_latents])
     var = tf.reshape(Fvar, [-1, Fvar.shape[-1]])
-    result = block(mean, var, C)
+    _, weights = rule(1 if rule.per_row else num_latents, Fmu.dtype)
+    rows = max(1, BLOCK_ELEMENTS // (weights.shape[0] * C.shape[0]))
+    (result,) = map_rows(lambda mean, var: [block(mean, var, C)], [mean, var], rows)
     return tf.reshape(result, tf.concat([tf.shape(Fmu)[:-1], [result.shape[-1]]], axis=0))

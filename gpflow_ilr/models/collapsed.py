@@ -8,7 +8,8 @@ GPflow's kernels, inducing variables and models.
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -49,8 +50,12 @@ from gpflow_ilr.statistics import GroupStatistics, RowGroups, default_chunk, gro
 __all__ = ["CollapsedClassifier", "KeptStatistics"]
 
 
-class KeptStatistics(NamedTuple):
-    """Statistics of each block, and what they were computed with."""
+@dataclass(frozen=True)
+class KeptStatistics:
+    """Statistics of each block, and what they were computed with.
+
+    Not a tuple: GPflow would look for the model's parameters in it, and find them twice.
+    """
 
     statistics: list[GroupStatistics]
     fingerprint: tuple[list[Any], list[np.ndarray]]
