@@ -5,6 +5,7 @@ The data flow from left to right: labels → code → GP → latent → probabil
 """
 
 from gpflow_ilr import metrics
+from gpflow_ilr.augmented_likelihoods import BijectiveSoftmaxLikelihood, LogisticSoftmaxLikelihood
 from gpflow_ilr.code_gaussian import CodeGaussian
 from gpflow_ilr.codes import DirichletCode, ILRCode
 from gpflow_ilr.expectations import GaussHermite, MonteCarlo, NodeRule, Sobol
@@ -13,9 +14,11 @@ from gpflow_ilr.models import (
     ILRGPR,
     ILRSGPR,
     ILRSVGP,
+    BijectiveSoftmaxGP,
     CodeSVGP,
     DirichletGPR,
     DirichletSGPR,
+    LogisticSoftmaxGP,
     SoftmaxSVGP,
 )
 from gpflow_ilr.simplex import ILR
@@ -36,6 +39,8 @@ __all__ = [
     "ILRLikelihood",
     "SoftmaxLikelihood",
     "CodeGaussian",
+    "LogisticSoftmaxLikelihood",
+    "BijectiveSoftmaxLikelihood",
     # Models
     "ILRGPR",
     "DirichletGPR",
@@ -44,6 +49,8 @@ __all__ = [
     "ILRSVGP",
     "SoftmaxSVGP",
     "CodeSVGP",
+    "LogisticSoftmaxGP",
+    "BijectiveSoftmaxGP",
     # Starting values
     "starting_kernel",
     "kmeans_plusplus",

@@ -1,5 +1,6 @@
 """GPflow models: exact, collapsed, variational and augmented classifiers."""
 
+from gpflow_ilr.models.augmented import BijectiveSoftmaxGP, LogisticSoftmaxGP
 from gpflow_ilr.models.exact import ILRGPR, DirichletGPR
 from gpflow_ilr.models.sgpr import ILRSGPR, DirichletSGPR
 from gpflow_ilr.models.variational import ILRSVGP, CodeSVGP, SoftmaxSVGP
@@ -12,4 +13,6 @@ __all__ = [
     "ILRSVGP",
     "SoftmaxSVGP",
     "CodeSVGP",
+    "LogisticSoftmaxGP",
+    "BijectiveSoftmaxGP",
 ]

@@ -36,12 +36,17 @@ def check_data(data: Any, code: LabelCode) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
             f"X must be finite, but row {row} is {X.numpy()[row]}. Impute or drop such rows."
         )
     labels = as_labels(data[1], code.num_classes, num_rows=X.shape[0])
-    return X, as_column(labels), labels
+    return X, as_column(labels, getattr(data[1], "dtype", labels.dtype)), labels
 
 
-def as_column(labels: tf.Tensor) -> tf.Tensor:
+def as_column(labels: tf.Tensor, dtype: Any) -> tf.Tensor:
     """Labels as GPflow keeps them: class indices [N, 1], or the soft rows [N, K] as they are.
 
     :param labels: what :func:`gpflow_ilr.labels.as_labels` returned.
+    :param dtype: dtype of the labels as given. Class indices keep it where TensorFlow can, because
+        ``gpflow.models.training_loss(model, data)`` compares the data it gets with the model's.
     """
-    return labels[:, None] if labels.shape.rank == 1 else labels
+    if labels.shape.rank == 2:
+        return labels
+    numeric = np.issubdtype(getattr(dtype, "as_numpy_dtype", dtype), np.number)
+    return tf.cast(labels[:, None], dtype) if numeric else labels[:, None]

@@ -69,7 +69,7 @@ class StreamingRows(CollapsedClassifier):
                 "Soft labels cannot join hard ones: build a new model with all labels as rows "
                 f"[N, {self.code.num_classes}]."
             )
-        return X, as_column(labels), labels
+        return X, as_column(labels, self.data[1].dtype), labels
 
     def _merge(
         self,
