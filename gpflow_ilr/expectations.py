@@ -29,7 +29,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
-from scipy.special import ndtri
+from scipy.special import ndtri, roots_hermitenorm
 from scipy.stats import qmc
 
 from gpflow_ilr.blocks import map_rows
@@ -110,7 +110,7 @@ class GaussHermite(NodeRule):
 @lru_cache(maxsize=32)
 def _gauss_hermite(num_nodes: int, num_latents: int) -> tuple[AnyNDArray, AnyNDArray]:
     """Product of the probabilists' Gauss–Hermite rule."""
-    x, w = np.polynomial.hermite_e.hermegauss(num_nodes)
+    x, w = roots_hermitenorm(num_nodes)  # NumPy's hermegauss overflows beyond 370 nodes
     grid = np.meshgrid(*[np.arange(num_nodes)] * num_latents, indexing="ij")
     index = np.stack([axis.ravel() for axis in grid], axis=-1)  # [S, L]
     weights = np.prod((w / w.sum())[index], axis=-1)
