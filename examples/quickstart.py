@@ -39,6 +39,12 @@ def main() -> None:
         "GPD (sparse)": gi.DirichletSGPR(data, kernel(gpd), Z, num_classes=K),
         "Uncollapsed-ILR": gi.ILRSVGP(wide(), Z, num_classes=K, num_data=len(X)),
         "SVGPC": gi.SoftmaxSVGP(wide(), Z, num_classes=K, num_data=len(X)),
+        "LSM (sparse)": gpflow.models.SVGP(
+            wide(), gi.LogisticSoftmaxLikelihood(K), Z, num_latent_gps=K
+        ),
+        "BSM (sparse)": gpflow.models.SVGP(
+            wide(), gi.BijectiveSoftmaxLikelihood(K), Z, num_latent_gps=K - 1
+        ),
     }
 
     print(f"{'model':<16} {'accuracy':>9} {'NLL':>7} {'ECE':>7} {'seconds':>8}")
