@@ -42,6 +42,10 @@ NoiseOption = Literal["fixed", "shared", "per_output", "per_class"]
 # fell from 0.87 to 0.70.
 MAX_NOISE_RATIO: Final = 1.5
 
+# A λ that is learned or searched stays below this. On separable data the leave-one-out NLL falls for
+# ever as λ approaches one, and predictions at such a λ cannot be trusted.
+MAX_SMOOTHING: Final = 1.0 - 1e-9
+
 
 def sharpness_of(smoothing: float, num_classes: int) -> float:
     """L = log(1 + Kλ/(1−λ)), the log-odds between the true and any other class in the target.
@@ -236,11 +240,12 @@ class ILRCode(LabelCode):
         self.sharpness = Parameter(
             sharpness_of(smoothing, K), transform=positive(lower=0.0, base="exp"), trainable=False
         )
+        self.largest_scale: float | None = None
 
     @property
     def smoothing(self) -> float:
         """λ. Setting it rescales predictions; for hard labels it equals retraining at that λ."""
-        return smoothing_of(float(self.sharpness.numpy()), self.num_classes)
+        return smoothing_of(float(self.scale), self.num_classes)
 
     @smoothing.setter
     def smoothing(self, value: float) -> None:
@@ -258,12 +263,14 @@ class ILRCode(LabelCode):
 
     @property
     def scale(self) -> tf.Tensor:
-        """L, the sharpness."""
-        return tf.convert_to_tensor(self.sharpness)
+        """L, the sharpness; where it is learned, at most that of :data:`MAX_SMOOTHING`."""
+        L = tf.convert_to_tensor(self.sharpness)
+        return L if self.largest_scale is None else tf.minimum(L, self.largest_scale)
 
     def learn_scale(self) -> None:
         """Make the sharpness trainable. The evidence must not: it would grow as L shrinks."""
         set_trainable(self.sharpness, True)
+        self.largest_scale = sharpness_of(MAX_SMOOTHING, self.num_classes)
 
     def features(self, labels: tf.Tensor) -> tf.Tensor:
         """e_n = log(1 + p (e^L − 1))/L, so that L e_n Hᵀ = φ(λp + (1 − λ)/K); one-hot if p is.

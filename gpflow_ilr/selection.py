@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.optimize import minimize_scalar
 
-from gpflow_ilr.codes import sharpness_of
+from gpflow_ilr.codes import MAX_SMOOTHING, sharpness_of
 from gpflow_ilr.expectations import GaussHermite, NodeRule, Sobol, expected_softmax
 from gpflow_ilr.labels import membership
 
@@ -30,7 +30,7 @@ __all__ = [
     "mean_nll",
 ]
 
-SMOOTHING_BOUNDS = (1e-3, 1.0 - 1e-9)
+SMOOTHING_BOUNDS = (1e-3, MAX_SMOOTHING)
 """λ is sought between these."""
 NOISE_FACTOR = 100.0
 """The noise is sought within this factor of its present value, on either side."""

@@ -35,7 +35,7 @@ from gpflow_ilr.expectations import expected_softmax
 from gpflow_ilr.likelihoods import LinkedSoftmax
 from gpflow_ilr.models.data import check_data
 from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
-from gpflow_ilr.selection import Marginals, label_nll, largest_sharpness
+from gpflow_ilr.selection import Marginals, label_nll
 
 __all__ = [
     "ConjugateClassifier",
@@ -186,10 +186,9 @@ class ConjugateClassifier(
         """Σ_n log p(y_n | all other rows), hyperparameters (and inducing inputs) kept, []."""
 
     def _label_log_density(self, mean: tf.Tensor, var: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Σ_n log E[softmax(scale · C f)]_y, with the scale bounded on separable data."""
-        scale = tf.minimum(self.code.scale, largest_sharpness(self.code.num_classes))
+        """Σ_n log E[softmax(scale · C f)]_y."""
         held_out = Marginals(mean, var, labels)
-        return -tf.reduce_sum(label_nll(held_out, self.likelihood.link, scale))
+        return -tf.reduce_sum(label_nll(held_out, self.likelihood.link, self.code.scale))
 
     # Leave-one-out
 

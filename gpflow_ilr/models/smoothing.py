@@ -7,6 +7,7 @@ equals retraining at that value. :class:`TunableSmoothing` is what ILR models sh
 import abc
 from collections.abc import Callable
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
@@ -24,6 +25,8 @@ from gpflow_ilr.selection import (
 )
 
 __all__ = ["LOOAtNoise", "TunableSmoothing"]
+
+_SOFT_ROUNDS = 20
 
 LOOAtNoise = Callable[[float], Marginals]
 """Leave-one-out predictions in the code's units, as a function of the noise variance."""
@@ -64,21 +67,39 @@ class TunableSmoothing(ConjugateClassifier):
         """
         if noise:
             self._check_noise_can_be_chosen(data)
-        link = self.likelihood.link
         rows = self._spread_rows(max_rows)
-        held_out = self._held_out(rows) if data is None else self._validation(data)
-        before = mean_nll(held_out, link, self.code.scale)
-        if noise:
-            old = float(self.code.noise_variance[0, 0])
-            at = self._loo_at_noise(rows)
-            new, sharpness, after = choose_noise(at, link, old)
-            self.code.rescale_noise(new / old)
-        else:
-            sharpness, after = choose_sharpness(held_out, link)
-        self.code.sharpness.assign(sharpness)
+        held_out = self._held_out(rows, data)
+        before = after = self._mean_nll(held_out)
+        # Soft targets are coded with λ, so predictions follow it: choose again while that helps.
+        soft = self._labels.shape.rank == 2
+        for _ in range(_SOFT_ROUNDS if soft else 1):
+            present = gpflow.utilities.read_values(self.code)
+            nll = self._choose(held_out, rows if noise else None)
+            if soft:
+                held_out = self._held_out(rows, data)
+                nll = self._mean_nll(held_out)
+            if nll >= after:
+                gpflow.utilities.multiple_assign(self.code, present)
+                break
+            after = nll
         return Calibration(
             self.smoothing, before, after, float(tf.reduce_mean(self.code.noise_variance))
         )
+
+    def _choose(self, held_out: Marginals, rows: tf.Tensor | None) -> float:
+        """Set L, and the noise if there are ``rows`` to choose it on; the NLL that they promise."""
+        link = self.likelihood.link
+        if rows is None:
+            sharpness, nll = choose_sharpness(held_out, link, self.code.scale)
+        else:
+            old = float(self.code.noise_variance[0, 0])
+            new, sharpness, nll = choose_noise(self._loo_at_noise(rows), link, old)
+            self.code.rescale_noise(new / old)
+        self.code.sharpness.assign(sharpness)
+        return nll
+
+    def _mean_nll(self, held_out: Marginals) -> float:
+        return mean_nll(held_out, self.likelihood.link, self.code.scale)
 
     def _check_noise_can_be_chosen(self, data: RegressionData | None) -> None:
         if data is not None:
@@ -103,10 +124,10 @@ class TunableSmoothing(ConjugateClassifier):
         count = self.num_data if max_rows is None else min(max_rows, self.num_data)
         return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
 
-    def _held_out(self, rows: tf.Tensor) -> Marginals:
-        return Marginals(*self._loo(rows), tf.gather(self._labels, rows))
-
-    def _validation(self, data: RegressionData) -> Marginals:
+    def _held_out(self, rows: tf.Tensor, data: RegressionData | None) -> Marginals:
+        """Predictions of f/L for validation data, or by leave-one-out for training rows."""
+        if data is None:
+            return Marginals(*self._loo(rows), tf.gather(self._labels, rows))
         X = as_inputs(data[0])
         labels = as_labels(data[1], self.code.num_classes, num_rows=X.shape[0])
         mean, var = self._predict_marginals(X)
