@@ -1,0 +1,304 @@
+"""CodeGaussian is the conjugate code for SVGP: closed-form densities, and the collapsed optimum."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
+from gpflow.kernels import SeparateIndependent, SquaredExponential
+from scipy.linalg import helmert
+from scipy.special import softmax
+from scipy.stats import norm
+
+from gpflow_ilr import (
+    ILRSGPR,
+    CodeGaussian,
+    CodeSVGP,
+    DirichletCode,
+    DirichletSGPR,
+    GaussHermite,
+    ILRCode,
+)
+
+K, N, M = 3, 12, 5
+SMOOTHING, ALPHA_EPSILON = 0.97, 0.02
+SHARPNESS = np.log(1 + K * SMOOTHING / (1 - SMOOTHING))
+NOISES = ("fixed", "shared", "per_output", "per_class")
+CODES = [(name, noise) for name in ("ILR", "Dirichlet") for noise in NOISES]
+_RNG = np.random.default_rng(0)
+Y = np.arange(N) % K
+X = _RNG.standard_normal((N, 2)) + np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]])[Y]
+XNEW = _RNG.standard_normal((5, 2))
+Z = X[:M] + 0.1
+SOFT = _RNG.dirichlet(np.ones(K), size=N)
+
+
+def spread(code: Any) -> Any:
+    """The code with learned noises that are all different, so that mixing them up would show."""
+    for parameter, start, stop in ((code.extra_noise, 3.0, 5.0), (code.class_factor, -2.0, 2.0)):
+        if parameter is not None:
+            steps = np.linspace(start, stop, parameter.shape.num_elements())
+            parameter.unconstrained_variable.assign_add(np.reshape(steps, parameter.shape))
+    return code
+
+
+def code(name: str, noise: str = "fixed") -> Any:
+    if name == "ILR":
+        return spread(ILRCode(K, SMOOTHING, noise=noise))
+    return spread(DirichletCode(K, ALPHA_EPSILON, noise=noise))
+
+
+def pseudo_observations(code: Any, rows: Any) -> tuple[Any, Any, float]:
+    """Targets and noise variances in the paper's units, [N, P], for hard labels, and the scale."""
+    if isinstance(code, ILRCode):
+        scale = float(code.scale)
+        targets = np.log(SMOOTHING * rows + (1 - SMOOTHING) / K) @ helmert(K).T
+    else:
+        alpha = rows + ALPHA_EPSILON
+        scale, targets = 1.0, np.log(alpha) - 0.5 * np.log(1 / alpha + 1)
+    V = np.broadcast_to(code.noise_variance, [K, targets.shape[-1]])
+    return targets, scale**2 * rows @ V, scale
+
+
+def jitter(value: float) -> Any:
+    return gpflow.config.as_context(gpflow.config.Config(jitter=value))
+
+
+# Densities
+
+
+@pytest.mark.parametrize(("name", "noise"), CODES)
+def test_expectations_are_those_of_gaussian_pseudo_observations_in_the_papers_units(
+    name, noise, rng
+):
+    likelihood = CodeGaussian(code(name, noise))
+    P = likelihood.latent_dim
+    m, v = rng.standard_normal((N, P)), rng.uniform(0.05, 2.0, (N, P))
+    t, V, scale = pseudo_observations(likelihood.code, np.eye(K)[Y])
+    log_prob = np.sum(norm.logpdf(t, scale * m, np.sqrt(V)), axis=1)
+    np.testing.assert_allclose(likelihood.log_prob(X, m, Y[:, None]), log_prob, rtol=1e-10)
+    # Two Gauss–Hermite nodes, m ± √v, are exact for quadratics, output by output.
+    nodes = m + np.sqrt(v) * np.array([-1.0, 1.0])[:, None, None]
+    expected = np.sum(np.mean(norm.logpdf(t, scale * nodes, np.sqrt(V)), axis=0), axis=1)
+    ours = likelihood.variational_expectations(X, m, v, Y[:, None])
+    np.testing.assert_allclose(ours, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_soft_labels_have_soft_targets_or_are_averages_where_the_noise_depends_on_the_class(
+    noise, rng
+):
+    likelihood = CodeGaussian(code("ILR", noise))
+    m, v = rng.standard_normal((N, K - 1)), np.full((N, K - 1), 0.3)
+    ours = likelihood.variational_expectations(X, m, v, SOFT)
+    if noise == "per_class":
+        labels = [np.full((N, 1), k) for k in range(K)]
+        hard = [likelihood.variational_expectations(X, m, v, y) for y in labels]
+        expected = np.sum(SOFT * np.stack(hard, axis=1), axis=1)
+    else:
+        t, V, scale = pseudo_observations(likelihood.code, SOFT)
+        V = scale**2 * np.broadcast_to(likelihood.code.noise_variance, t.shape)
+        squares = ((t - scale * m) ** 2 + scale**2 * v) / V
+        expected = -0.5 * np.sum(np.log(2 * np.pi * V) + squares, axis=1)
+    np.testing.assert_allclose(ours, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "noise"), CODES)
+def test_leading_dimensions_inputs_and_label_forms_do_not_matter(name, noise, rng):
+    likelihood = CodeGaussian(code(name, noise))
+    F = rng.standard_normal((N, likelihood.latent_dim))
+    V = F**2
+    flat = likelihood.variational_expectations(X, F, V, Y[:, None])
+    one_hot = np.eye(K)[Y]
+    for labels in (Y[:, None] + 0.0, one_hot, one_hot.astype(np.uint8)):
+        np.testing.assert_allclose(likelihood.variational_expectations(None, F, V, labels), flat)
+        stacked = [np.reshape(x, (2, N // 2, -1)) for x in (F, V, labels)]
+        ours = likelihood.variational_expectations(None, *stacked)
+        np.testing.assert_allclose(ours, np.reshape(flat, (2, -1)))
+        single = likelihood.log_prob(None, F[0], labels[0])
+        np.testing.assert_allclose(single, likelihood.log_prob(X, F, Y[:, None])[0])
+
+
+@pytest.mark.parametrize("name", ["ILR", "Dirichlet"])
+def test_predictions_speak_of_the_label_not_of_its_target(name, rng):
+    likelihood = CodeGaussian(code(name), nodes=GaussHermite(12))
+    P, scale = likelihood.latent_dim, SHARPNESS if name == "ILR" else 1.0
+    link = scale * (helmert(K).T if name == "ILR" else np.eye(K))
+    m, v = 0.3 * rng.standard_normal((N, P)), np.full((N, P), 0.05)
+    f = m + np.sqrt(v) * rng.standard_normal((20_000, N, P))
+    pi = softmax(f @ link.T, axis=-1)
+    p, variance = likelihood.predict_mean_and_var(X, m, v)
+    error = np.std(pi, axis=0) / np.sqrt(len(pi))
+    assert np.max(np.abs(p - np.mean(pi, axis=0)) / error) < 5.0
+    np.testing.assert_allclose(variance, p * (1 - p))
+    np.testing.assert_allclose(likelihood.conditional_mean(X, m), softmax(m @ link.T, axis=-1))
+    density = likelihood.predict_log_density(X, m, v, Y[:, None])
+    np.testing.assert_allclose(density, np.log(p.numpy()[np.arange(N), Y]))
+
+
+def test_labels_and_codes_that_cannot_be_read_are_refused():
+    likelihood = CodeGaussian(code("ILR"))
+    F = np.zeros((N, K - 1))
+    with pytest.raises(ValueError, match="subtract 1"):
+        likelihood.log_prob(X, F, Y[:, None] + 1)
+    compiled = tf.function(lambda Y: likelihood.log_prob(X, F, Y), autograph=False)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"integers 0..{K - 1}"):
+        compiled(tf.constant(Y[:, None] + 1))
+    with pytest.raises(TypeError, match="ILRCode"):
+        CodeGaussian(K)
+
+
+# The collapsed optimum
+
+
+def kernel(variance: float = 0.6) -> SquaredExponential:
+    return SquaredExponential(variance, lengthscales=[1.3, 0.8])
+
+
+def separate(P: int) -> dict[str, Any]:
+    sets = [InducingPoints(Z + 0.1 * p) for p in range(P)]
+    return {
+        "kernel": SeparateIndependent([kernel(0.5 + 0.1 * p) for p in range(P)]),
+        "inducing_variable": SeparateIndependentInducingVariables(sets),
+    }
+
+
+def pair(name: str, noise: str, labels: Any = Y, **options: Any) -> tuple[Any, Any]:
+    """A collapsed model and a CodeSVGP that share kernel, inducing inputs, mean and code."""
+    options = {"kernel": kernel(), "inducing_variable": Z} | options
+    collapsed_class, strength = {
+        "ILR": (ILRSGPR, {"smoothing": SMOOTHING}),
+        "Dirichlet": (DirichletSGPR, {"alpha_epsilon": ALPHA_EPSILON}),
+    }[name]
+    whiten = {"whiten": options.pop("whiten")} if "whiten" in options else {}
+    collapsed = collapsed_class((X, labels), num_classes=K, noise=noise, **strength, **options)
+    spread(collapsed.code)
+    if "inducing_variable" in options:
+        options["inducing_variable"] = collapsed.inducing_variable
+    return collapsed, CodeSVGP(**options, code=collapsed.code, num_data=N, **whiten)
+
+
+def natural_step(model: Any, data: Any, gamma: float = 1.0) -> None:
+    closure = model.training_loss_closure(data, compile=False)
+    optimiser = gpflow.optimizers.NaturalGradient(gamma=gamma)
+    optimiser.minimize(closure, [(model.q_mu, model.q_sqrt)])
+
+
+def assert_at_collapsed_optimum(model: Any, collapsed: Any, data: Any) -> None:
+    np.testing.assert_allclose(model.elbo(data), collapsed.elbo(), rtol=1e-9)
+    scale = float(collapsed.code.scale)
+    mean, variance = collapsed.predict_f(XNEW)
+    ours = model.predict_f(XNEW)
+    np.testing.assert_allclose(ours[0], mean / scale, atol=1e-8)
+    np.testing.assert_allclose(ours[1], variance / scale**2, atol=1e-8)
+    np.testing.assert_allclose(model.predict_y(XNEW)[0], collapsed.predict_y(XNEW)[0], atol=1e-7)
+
+
+@pytest.mark.parametrize(("name", "noise"), CODES)
+def test_one_natural_step_reaches_the_collapsed_optimum(name, noise):
+    with jitter(1e-13):  # ours is relative to the kernel's variance, GPflow's is absolute
+        collapsed, model = pair(name, noise)
+        natural_step(model, (X, Y))
+        assert_at_collapsed_optimum(model, collapsed, (X, Y))
+
+
+@pytest.mark.parametrize(
+    ("labels", "options"),
+    [
+        (SOFT, {}),
+        (Y, {"whiten": False}),
+        (Y, {"mean_function": gpflow.functions.Constant([0.3, -0.2])}),
+        (Y, separate(K - 1)),
+    ],
+    ids=["soft-labels", "unwhitened", "mean-function", "separate"],
+)
+def test_the_step_reaches_it_in_other_models_too(labels, options):
+    with jitter(1e-13):
+        collapsed, model = pair("ILR", "per_output", labels, **options)
+        natural_step(model, (X, labels))
+        assert_at_collapsed_optimum(model, collapsed, (X, labels))
+
+
+def test_a_plain_svgp_reaches_it_too():
+    with jitter(1e-13):
+        collapsed, _ = pair("Dirichlet", "per_class")
+        model = gpflow.models.SVGP(
+            kernel(), CodeGaussian(collapsed.code), Z, num_latent_gps=K, num_data=N
+        )
+        natural_step(model, (X, Y[:, None]))
+        assert_at_collapsed_optimum(model, collapsed, (X, Y[:, None]))
+
+
+@pytest.mark.parametrize(("name", "noise"), [("ILR", "per_class"), ("Dirichlet", "per_output")])
+def test_at_the_optimum_hyperparameters_have_the_collapsed_gradient(name, noise):
+    with jitter(1e-13):
+        collapsed, model = pair(name, noise)
+        natural_step(model, (X, Y))
+        # Kernel, inducing inputs and code are shared by both models.
+        parts = (collapsed.kernel, collapsed.inducing_variable, collapsed.code)
+        variables = [v for part in parts for v in part.trainable_variables]
+        with tf.GradientTape(persistent=True) as tape:
+            losses = model.training_loss((X, Y)), collapsed.training_loss()
+        ours, theirs = (tape.gradient(loss, variables) for loss in losses)
+        assert len(variables) >= 4
+        for a, b in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(
+                tf.convert_to_tensor(a), tf.convert_to_tensor(b), rtol=1e-6, atol=1e-7
+            )
+
+
+def test_one_epoch_of_minibatches_reaches_the_collapsed_optimum():
+    # Steps of length 1, 1/2, 1/3, ... average the natural parameters that each batch asks for.
+    with jitter(1e-13):
+        collapsed, model = pair("ILR", "per_class")
+        for t, batch in enumerate(np.array_split(np.random.default_rng(3).permutation(N), 4)):
+            assert abs(model.elbo((X, Y)) - collapsed.elbo()) > 1e-3
+            natural_step(model, (X[batch], Y[batch]), gamma=1.0 / (t + 1))
+        assert_at_collapsed_optimum(model, collapsed, (X, Y))
+
+
+# Smoothing
+
+
+def test_smoothing_after_training_equals_retraining():
+    with jitter(1e-13):
+        _, model = pair("ILR", "shared")
+        natural_step(model, (X, Y))
+        model.likelihood.code.smoothing = 0.8
+        retrained = ILRSGPR((X, Y), kernel(), Z, num_classes=K, smoothing=0.8, noise="shared")
+        spread(retrained.code)
+        assert_at_collapsed_optimum(model, retrained, (X, Y))
+
+
+@pytest.mark.parametrize("noise", NOISES)
+def test_calibrate_does_what_the_collapsed_model_does(noise):
+    with jitter(1e-13):
+        mean = gpflow.functions.Constant([0.3, -0.2])
+        collapsed, model = pair("ILR", noise, mean_function=mean)
+        natural_step(model, (X, Y))
+        validation = (XNEW, Y[:5])
+        for ours, theirs in (
+            (lambda: model.calibrate(validation), lambda: collapsed.calibrate(validation)),
+            (lambda: model.calibrate((X, Y), trained_on=True), collapsed.calibrate),
+        ):
+            collapsed.code.smoothing = SMOOTHING
+            found = ours()
+            assert found.smoothing == model.likelihood.code.smoothing != SMOOTHING
+            assert found.nll_after < found.nll_before
+            collapsed.code.smoothing = SMOOTHING
+            np.testing.assert_allclose(found, theirs(), rtol=1e-5)
+
+
+def test_calibrate_refuses_what_it_cannot_do():
+    _, model = pair("ILR", "fixed")
+    with pytest.raises(ValueError, match=r"of 12 rows.*Train q further"):
+        model.calibrate((X, Y), trained_on=True)
+    assert model.likelihood.code.smoothing == pytest.approx(SMOOTHING)
+    _, per_class = pair("ILR", "per_class")
+    with pytest.raises(ValueError, match="Soft labels"):
+        per_class.calibrate((X, SOFT), trained_on=True)
+    _, dirichlet = pair("Dirichlet", "fixed")
+    with pytest.raises(TypeError, match="needs an ILRCode"):
+        dirichlet.calibrate((X, Y))
