@@ -37,6 +37,7 @@ NOISE_FACTOR = 100.0
 _LOG_TOLERANCE = 2e-3
 _SCAN_POINTS = 13
 _SCAN_ROWS = 512
+_SEARCH_ELEMENTS = 2**18
 
 
 class Marginals(NamedTuple):
@@ -63,31 +64,39 @@ class Calibration(NamedTuple):
     """Mean noise variance in units of L², as now set."""
 
 
-def search_nodes(num_latents: int) -> NodeRule:
-    """Nodes for the search: as few as have the right covariance, and at most 128.
+def search_nodes(num_latents: int, num_rows: int) -> NodeRule:
+    """Nodes for the search: many for few rows, fewer where their errors average out over rows.
 
-    Fewer nodes than predictions use: their errors largely average out over rows. Where even 128 are
-    too few for the covariance (K > 65), L comes out a little low.
+    At least as many as have the right covariance, up to 128; where even those are too few (K > 65),
+    L comes out a little low.
 
     :param num_latents: number of latents.
+    :param num_rows: number of held-out rows.
     """
     if num_latents == 1:
         return GaussHermite(32)
-    return Sobol(min(max(32, 2 ** int(np.ceil(np.log2(2 * num_latents)))), 128))
+    least = min(max(32, 2 ** int(np.ceil(np.log2(2 * num_latents)))), 128)
+    affordable = 2 ** int(np.log2(max(1, _SEARCH_ELEMENTS // (num_rows * (num_latents + 1)))))
+    return Sobol(min(max(least, affordable), 1024))
 
 
-def label_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> tf.Tensor:
+def label_nll(
+    held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor, num_rows: int | None = None
+) -> tf.Tensor:
     """−log E[softmax(L C f)]_y for each row, [N].
 
     :param held_out: predictions and labels.
     :param link: C, [K, P].
     :param sharpness: L.
+    :param num_rows: number of all held-out rows, where these are only some of them: the nodes are
+        chosen for it.
     """
+    count = held_out.mean.shape[0] if num_rows is None else num_rows
     p = expected_softmax(
         sharpness * held_out.mean,
         sharpness**2 * held_out.variance,
         link,
-        search_nodes(held_out.mean.shape[-1]),
+        search_nodes(held_out.mean.shape[-1], count),
     )
     log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
     rows = membership(held_out.labels, link.shape[0], dtype=p.dtype)

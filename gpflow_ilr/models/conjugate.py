@@ -188,7 +188,9 @@ class ConjugateClassifier(
     def _label_log_density(self, mean: tf.Tensor, var: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Σ_n log E[softmax(scale · C f)]_y."""
         held_out = Marginals(mean, var, labels)
-        return -tf.reduce_sum(label_nll(held_out, self.likelihood.link, self.code.scale))
+        return -tf.reduce_sum(
+            label_nll(held_out, self.likelihood.link, self.code.scale, self.num_data)
+        )
 
     # Leave-one-out
 
