@@ -35,7 +35,8 @@ class ILRSGPR(TunableSmoothing, StreamingRows):
     :param noise_variance: explicit base noise σ²/L² instead of Proposition 1's; large data often
         want less.
     :param mean_function: mean of f/L.
-    :param objective: ``"evidence"``, or ``"loo"``, which also learns λ.
+    :param objective: ``"evidence"``, or ``"loo"``, which also learns λ; with trainable inducing inputs
+        it over-fits (fix them with ``gpflow.set_trainable``).
     :param chunk_size: rows in memory at a time; None for a size that fits the processor's cache.
     :param nodes: node rule of the predictive probabilities.
     """
