@@ -11,17 +11,16 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import MeanAndVariance, TensorType
-from gpflow.likelihoods import Likelihood
+from gpflow.base import TensorType
 
 from gpflow_ilr.codes import LabelCode
-from gpflow_ilr.expectations import NodeRule, default_rule, expected_softmax
-from gpflow_ilr.labels import label_rows
+from gpflow_ilr.expectations import NodeRule, default_rule
+from gpflow_ilr.likelihoods import SoftmaxOfLatents
 
 __all__ = ["CodeGaussian"]
 
 
-class CodeGaussian(Likelihood):
+class CodeGaussian(SoftmaxOfLatents):
     """Gaussian pseudo-observations T[y, p] ~ N(f_p, V[y, p]) of a label y.
 
     ``log_prob`` and ``variational_expectations`` are densities of the pseudo-targets (in the paper's
@@ -57,7 +56,7 @@ class CodeGaussian(Likelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         """E[log N(t | f, V)] = −½ Σ_p ( log 2πV + ((t − m)² + v)/V ), less P log scale."""
-        rows = label_rows(Y, self.num_classes, dtype=Fmu.dtype)
+        rows = self._rows(Y, Fmu)
         V, T = self.code.noise_variance, self.code.targets
         if self.code.depends_on_class:
             # Linear in the rows, so a soft row is the average over labels drawn from it.
@@ -74,27 +73,3 @@ class CodeGaussian(Likelihood):
             squares = (tf.square(targets - Fmu) + Fvar) / V + tf.math.log(V)
         constant = np.log(2.0 * np.pi) + 2.0 * tf.math.log(self.code.scale)
         return -0.5 * tf.reduce_sum(squares + constant, axis=-1)
-
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.nn.softmax(tf.linalg.matvec(self.link, F))
-
-    @inherit_check_shapes
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        p = self._conditional_mean(X, F)
-        return p - tf.square(p)
-
-    @inherit_check_shapes
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        return p, p - tf.square(p)
-
-    @inherit_check_shapes
-    def _predict_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
-        return tf.reduce_sum(label_rows(Y, self.num_classes, dtype=p.dtype) * log_p, axis=-1)

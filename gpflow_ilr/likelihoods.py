@@ -41,10 +41,57 @@ from gpflow_ilr.expectations import (
 from gpflow_ilr.labels import check_num_classes, label_rows
 from gpflow_ilr.simplex import helmert
 
-__all__ = ["ILRLikelihood", "SoftmaxLikelihood"]
+__all__ = ["ILRLikelihood", "SoftmaxLikelihood", "LinkedSoftmax", "SoftmaxOfLatents"]
 
 
-class LinkedSoftmax(Likelihood):
+class SoftmaxOfLatents(Likelihood):
+    """What a label's probabilities softmax(C f) imply, for subclasses with a link C and nodes."""
+
+    num_classes: int
+    nodes: NodeRule
+
+    @property
+    @abstractmethod
+    def link(self) -> tf.Tensor:
+        """C [K, L], the matrix that maps latents to logits."""
+
+    def _log_softmax(self, F: TensorType) -> tf.Tensor:
+        """Log π for latents F [..., L]: [..., K]."""
+        return tf.nn.log_softmax(tf.linalg.matvec(self.link, F))
+
+    def _rows(self, Y: TensorType, like: tf.Tensor) -> tf.Tensor:
+        """Labels as rows on the simplex."""
+        return label_rows(Y, self.num_classes, dtype=like.dtype)
+
+    @inherit_check_shapes
+    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        return tf.exp(self._log_softmax(F))
+
+    @inherit_check_shapes
+    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
+        pi = self._conditional_mean(X, F)
+        return pi - tf.square(pi)
+
+    @inherit_check_shapes
+    def _predict_mean_and_var(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
+    ) -> MeanAndVariance:
+        # The variance is that of the one-hot label; Var[π] is
+        # gpflow_ilr.expectations.softmax_variance.
+        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
+        return p, p - tf.square(p)
+
+    @inherit_check_shapes
+    def _predict_log_density(
+        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
+    ) -> tf.Tensor:
+        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
+        # A probability may underflow to 0, and 0 · log 0 would make the row of another label NaN.
+        log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
+        return tf.reduce_sum(self._rows(Y, log_p) * log_p, axis=-1)
+
+
+class LinkedSoftmax(SoftmaxOfLatents):
     """p(y = k | f) = softmax(C f)_k with C = B W, where the basis B [K, R] is the subclass's.
 
     :param num_classes: number of classes K, at least 2.
@@ -89,45 +136,10 @@ class LinkedSoftmax(Likelihood):
         basis = self._basis(self.num_classes)
         return basis if self.W is None else tf.matmul(basis, self.W)
 
-    def _log_softmax(self, F: TensorType) -> tf.Tensor:
-        """Log π for latents F [..., L]: [..., K]."""
-        return tf.nn.log_softmax(tf.linalg.matvec(self.link, F))
-
-    def _rows(self, Y: TensorType, like: tf.Tensor) -> tf.Tensor:
-        """Labels as rows on the simplex."""
-        return label_rows(Y, self.num_classes, dtype=like.dtype)
-
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         log_pi = self._log_softmax(F)
         return tf.reduce_sum(self._rows(Y, log_pi) * log_pi, axis=-1)
-
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.exp(self._log_softmax(F))
-
-    @inherit_check_shapes
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        pi = self._conditional_mean(X, F)
-        return pi - tf.square(pi)
-
-    @inherit_check_shapes
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        # The variance is that of the one-hot label; Var[π] is
-        # gpflow_ilr.expectations.softmax_variance.
-        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        return p, p - tf.square(p)
-
-    @inherit_check_shapes
-    def _predict_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        # A probability may underflow to 0, and 0 · log 0 would make the row of another label NaN.
-        log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
-        return tf.reduce_sum(self._rows(Y, log_p) * log_p, axis=-1)
 
     @inherit_check_shapes
     def _variational_expectations(
