@@ -45,9 +45,10 @@ from gpflow_ilr.augmented_likelihoods import (
     BijectiveSoftmaxLikelihood,
     LogisticSoftmaxLikelihood,
 )
+from gpflow_ilr.chains import Chains
 from gpflow_ilr.convergence import Convergence
 from gpflow_ilr.coordinate_ascent import maximised_bound
-from gpflow_ilr.gibbs import Chains, GibbsSampler
+from gpflow_ilr.gibbs import GibbsSampler
 from gpflow_ilr.labels import as_labels, membership
 from gpflow_ilr.models.probabilities import as_inputs
 from gpflow_ilr.models.sampled import SampledPosterior, SampledPredictions
@@ -154,7 +155,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         Afterwards ``model.chains`` holds all samples; it is NumPy throughout and can be pickled,
         and assigned to an equal model elsewhere.
 
-        :param num_samples: samples to keep per chain. LSM mixes more slowly than BSM.
+        :param num_samples: samples to keep per chain.
         :param num_burnin: sweeps to discard first, per chain.
         :param num_chains: number of chains, each started from a draw from the prior.
         :param thinning: sweeps per kept sample.
