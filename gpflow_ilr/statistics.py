@@ -33,12 +33,15 @@ __all__ = ["GroupStatistics", "RowGroups", "default_chunk", "group_statistics"]
 _CHUNK_ELEMENTS = 2**19
 
 
-def default_chunk(elements_per_row: int) -> int:
-    """Rows of a chunk whose blocks fit the processor's cache.
+def default_chunk(elements_per_row: int, num_rows: int) -> int:
+    """Rows of a chunk whose blocks fit the processor's cache; all chunks have about that many.
 
     :param elements_per_row: numbers that each row needs.
+    :param num_rows: number of rows.
     """
-    return max(256, _CHUNK_ELEMENTS // max(1, elements_per_row))
+    largest = max(256, _CHUNK_ELEMENTS // max(1, elements_per_row))
+    num_chunks = max(1, -(-num_rows // largest))
+    return max(1, -(-num_rows // num_chunks))
 
 
 class GroupStatistics(NamedTuple):
@@ -122,7 +125,7 @@ def group_statistics(
     :param known: the result, if it is known already: rows are then visited for the gradient only.
     """
     num_inducing = L_inv.shape[-1]
-    chunk = chunk_size or default_chunk(num_inducing)
+    chunk = chunk_size or default_chunk(num_inducing, int(groups.offsets[-1]))
 
     def blocks(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         rows = groups.take(X, start, stop)

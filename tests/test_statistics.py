@@ -355,6 +355,12 @@ def test_no_tensor_has_a_column_for_every_row(num_groups: int) -> None:
 
 
 def test_chunks_fit_the_cache_and_are_not_tiny() -> None:
-    assert default_chunk(200) * 200 * 8 <= 8 * 2**20
-    assert default_chunk(200) > default_chunk(400)
-    assert default_chunk(10**9) >= 64
+    assert default_chunk(200, 10**6) * 200 * 8 <= 8 * 2**20
+    assert default_chunk(200, 10**6) > default_chunk(400, 10**6)
+    assert default_chunk(10**9, 10**6) >= 64
+
+
+def test_chunks_are_even() -> None:
+    assert default_chunk(200, 100) == 100
+    chunk = default_chunk(200, 15_000)
+    assert -(-15_000 // chunk) * chunk - 15_000 < chunk // 10

@@ -342,4 +342,4 @@ class CollapsedClassifier(ConjugateClassifier):
 
     def _loo_chunk(self, posteriors: Sequence[WhitenedPosterior]) -> int:
         size = sum(q.L_inv.shape[0] * (1 + q.rotation.shape[0]) for q in posteriors)
-        return self.chunk_size or default_chunk(size)
+        return self.chunk_size or default_chunk(size, self.num_data)

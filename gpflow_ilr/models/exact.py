@@ -62,7 +62,7 @@ class ExactClassifier(ConjugateClassifier):
     def _log_evidence(self) -> tf.Tensor:
         return tf.add_n([dense_log_evidence(*self._regression(b)) for b in self._output_blocks])
 
-    def _loo(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
+    def _loo(self, rows: tf.Tensor | None = None, training: bool = False) -> MeanAndVariance:
         """With C = (K + V)⁻¹: mean_−n = t_n − [C t]_n / C_nn, variance_−n = 1/C_nn − V_n."""
         means, variances = [], []
         for block in self._output_blocks:
@@ -70,9 +70,15 @@ class ExactClassifier(ConjugateClassifier):
             offset = self._mean_columns(self.data[0], block)
             columns = [targets] if V.shape[1] == 1 else tf.split(targets, V.shape[1], axis=1)
             for t, v in zip(columns, tf.split(V, V.shape[1], axis=1), strict=True):
-                C = spd_inverse(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + v[:, 0]))
-                diagonal = tf.linalg.diag_part(C)[:, None]
-                means.append(t - tf.matmul(C, t) / diagonal)
+                noisy = tf.linalg.set_diag(K, tf.linalg.diag_part(K) + v[:, 0])
+                if training:  # C itself, whose gradient is two products
+                    C = spd_inverse(noisy)
+                    diagonal, alpha = tf.linalg.diag_part(C)[:, None], tf.matmul(C, t)
+                else:
+                    L_inv = triangular_inverse(cholesky_or_error(noisy, "K + V"))
+                    diagonal = tf.reduce_sum(tf.square(L_inv), axis=0)[:, None]
+                    alpha = tf.matmul(L_inv, tf.matmul(L_inv, t), transpose_a=True)
+                means.append(t - alpha / diagonal)
                 variances.append(tf.maximum(1.0 / diagonal - v, 0.0))
             if offset is not None:
                 means[-len(columns) :] = [tf.concat(means[-len(columns) :], axis=1) + offset]
@@ -83,7 +89,7 @@ class ExactClassifier(ConjugateClassifier):
 
     def loo_log_density(self) -> tf.Tensor:
         """Σ_n log p(y_n | all other rows), in closed form, []."""
-        return self._label_log_density(*self._loo(), self._labels)
+        return self._label_log_density(*self._loo(training=True), self._labels)
 
     def _precompute(self) -> list[PrecomputedValue]:
         """X, and for each block α = (K + V)⁻¹ t, [N, P], and L⁻¹ for each noise, [U, N, N]."""

@@ -51,7 +51,7 @@ class TunableSmoothing(ConjugateClassifier):
         data: RegressionData | None = None,
         *,
         noise: bool = False,
-        max_rows: int | None = 4096,
+        max_rows: int | None = 2048,
     ) -> Calibration:
         """Set the smoothing λ to the value with the smallest NLL of held-out labels.
 
