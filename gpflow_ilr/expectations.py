@@ -1,38 +1,36 @@
 r"""Gaussian expectations of the softmax and of its logarithm.
 
 A classifier's latents are Gaussian, f ~ N(m, diag v), and its class probabilities are
-π = softmax(C f) with a link matrix C [K, L]: C = Hᵀ for the isometric logratio, C = HᵀW with a mixing
-matrix, C = I for the plain softmax. What training and prediction need, E[π], E[log π], Var[π] and
-the expected entropy, has no closed form, so it is a weighted sum over nodes g_s: f_s = m + √v ∘
-g_s. A *node rule* chooses them.
-:class:`GaussHermite` is the default for one latent. :class:`Sobol` is the default otherwise: its
-nodes are a constant, so the objective is a smooth deterministic function that L-BFGS and natural
-gradients may optimise, and they have the mean, and where there are enough of them the covariance,
-of the standard normal, so that the first two terms of the Taylor series of log Σ exp are
-integrated exactly and an optimiser finds nothing there to exploit. :class:`MonteCarlo` draws
-afresh at every call, as the paper does.
+π = softmax(C f) with a link matrix C [K, L]: C = Hᵀ for the isometric logratio, C = HᵀW with a
+mixing matrix, C = I for the plain softmax. What training and prediction need, E[π], E[log π], Var[π]
+and the expected entropy, has no closed form, so it is a weighted sum over the nodes g_s of a rule
+(:mod:`gpflow_ilr.nodes`): f_s = m + √v ∘ g_s.
 
-Terms of that series that a rule does not integrate exactly serve as control variates instead, with
-weights by regression, so that they never do harm. Rows are worked off in blocks: memory does not
-grow with their number.
+Probabilities are plain averages: positive, and of sum one. E[log π] is what variational training
+maximises, and an optimiser finds every weakness of fixed nodes: where classes are well separated it
+makes the variances large and leads them past the nodes, until the bound it reports is wrong by ten
+percent or more, with 64 nodes as with 512. So E[log π] is computed with more care:
+
+- Each class against the level of the others is a one-dimensional problem with a known answer; their
+  sum is a control variate that catches the events between the nodes (:func:`_one_against_rest`).
+- The leading coordinates of the nodes point where the row is most uncertain of its class, however
+  the latents are mixed (:func:`_leading_directions`).
+
+Rows are worked off in blocks: memory does not grow with their number.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import AnyNDArray, TensorType
-from scipy.special import ndtri, roots_hermitenorm
-from scipy.stats import qmc
 
 from gpflow_ilr.blocks import map_rows
+from gpflow_ilr.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule
 
 __all__ = [
     "GaussHermite",
@@ -49,157 +47,25 @@ __all__ = [
 BLOCK_ELEMENTS = 2**20
 """Elements (nodes × rows × classes) of one block of rows: few enough for the processor's cache."""
 
-MAX_PRODUCT_NODES = 4096
-"""Largest product rule :class:`GaussHermite` will build."""
-
-
-class NodeRule(ABC):
-    """Nodes and weights for expectations under the standard normal.
-
-    A rule of your own needs ``__call__`` only, and should be hashable and deterministic.
-    """
-
-    per_row: ClassVar[bool] = False
-    """Whether every row gets nodes of its own: the rule is then called with (number of latents ×
-    number of rows) coordinates."""
-
-    @abstractmethod
-    def __call__(
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Nodes [S, num_latents] and weights [S] that sum to one.
-
-        :param num_latents: dimension of the standard normal.
-        :param dtype: floating type of the result.
-        """
-
-
-def _check_count(name: str, value: int, smallest: int) -> None:
-    """Refuse a number of nodes that is not an integer of at least ``smallest``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < smallest:
-        raise ValueError(f"{name} must be an integer of at least {smallest}, but it is {value!r}.")
-
-
-@dataclass(frozen=True)
-class GaussHermite(NodeRule):
-    """Gauss–Hermite nodes, exact to degree 2·num_nodes − 1; a product rule beyond one latent.
-
-    :param num_nodes: nodes per latent.
-    :raises ValueError: if ``num_nodes`` is not a positive integer, or (when called) if the product
-        rule would have more than 4096 nodes.
-    """
-
-    num_nodes: int = 32
-
-    def __post_init__(self) -> None:
-        _check_count("num_nodes", self.num_nodes, 1)
-
-    def __call__(  # noqa: D102
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        if self.num_nodes**num_latents > MAX_PRODUCT_NODES:
-            raise ValueError(
-                f"GaussHermite(num_nodes={self.num_nodes}) needs {self.num_nodes}**{num_latents} "
-                f"nodes for {num_latents} latents, and {MAX_PRODUCT_NODES} is the limit: use "
-                "Sobol(num_nodes=...), whose number of nodes does not depend on the latents."
-            )
-        nodes, weights = _gauss_hermite(self.num_nodes, num_latents)
-        return tf.constant(nodes, dtype), tf.constant(weights, dtype)
-
-
-@lru_cache(maxsize=32)
-def _gauss_hermite(num_nodes: int, num_latents: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Product of the probabilists' Gauss–Hermite rule."""
-    x, w = roots_hermitenorm(num_nodes)  # NumPy's hermegauss overflows beyond 370 nodes
-    grid = np.meshgrid(*[np.arange(num_nodes)] * num_latents, indexing="ij")
-    index = np.stack([axis.ravel() for axis in grid], axis=-1)  # [S, L]
-    weights = np.prod((w / w.sum())[index], axis=-1)
-    return x[index], weights
-
-
-@dataclass(frozen=True)
-class Sobol(NodeRule):
-    """Scrambled Sobol nodes, antithetic and moment-matched: a constant for every seed.
-
-    The nodes come in pairs ±g, so odd moments are exact. With at least 4L nodes their covariance is
-    exactly the identity. With fewer that would put all nodes at almost the same radius, which is
-    worse than plain Monte Carlo for large variances; then their mean squared radius is L.
-
-    :param num_nodes: number of nodes, even; powers of two balance best.
-    :param seed: seed of the scrambling.
-    :raises ValueError: if ``num_nodes`` is not a positive even integer.
-    """
-
-    num_nodes: int = 64
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        _check_count("num_nodes", self.num_nodes, 2)
-        if self.num_nodes % 2:
-            raise ValueError(
-                f"num_nodes must be even, because the nodes come in pairs ±g, but it is "
-                f"{self.num_nodes}: use {self.num_nodes + 1}."
-            )
-
-    def __call__(  # noqa: D102
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        nodes = tf.constant(_sobol(self.num_nodes, num_latents, self.seed), dtype)
-        weights = np.full(self.num_nodes, 1.0 / self.num_nodes)
-        return nodes, tf.constant(weights, dtype)
-
-
-@lru_cache(maxsize=32)
-def _sobol(num_nodes: int, num_latents: int, seed: int) -> AnyNDArray:
-    """Antithetic scrambled Sobol nodes with the first two moments of the standard normal."""
-    num_pairs = num_nodes // 2
-    engine = qmc.Sobol(num_latents, scramble=True, seed=seed)
-    uniform = engine.random_base2(int(np.ceil(np.log2(num_pairs))))[:num_pairs]
-    half = ndtri(uniform + 2.0**-31)  # the middle of a cell of the 30-bit grid is never 0 or 1
-    if num_pairs >= num_latents:
-        # The nearest matrix with orthogonal columns (polar factor): Σ_s g_s g_sᵀ / S = I.
-        left, _, right = np.linalg.svd(half, full_matrices=False)
-        half = np.sqrt(num_pairs) * left @ right
-    else:
-        half = half / np.sqrt(np.mean(half**2))
-    return np.concatenate([half, -half])
-
-
-@dataclass(frozen=True)
-class MonteCarlo(NodeRule):
-    """Independent standard normal draws, fresh at every call and for every row.
-
-    The objective is then random: use it with stochastic optimisers, never with L-BFGS.
-
-    :param num_samples: number of draws.
-    :param seed: operation seed of ``tf.random.normal``.
-    :raises ValueError: if ``num_samples`` is not a positive integer.
-    """
-
-    num_samples: int = 100
-    seed: int | None = None
-    per_row: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_count("num_samples", self.num_samples, 1)
-
-    def __call__(  # noqa: D102
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        nodes = tf.random.normal([self.num_samples, num_latents], dtype=dtype, seed=self.seed)
-        return nodes, tf.fill([self.num_samples], tf.cast(1.0 / self.num_samples, dtype))
-
-
-def default_rule(num_latents: int) -> NodeRule:
-    """Gauss–Hermite for one latent, Sobol otherwise.
-
-    :param num_latents: number of latents L.
-    """
-    if num_latents == 1:
-        return GaussHermite()
-    # Twice the next power of two above 2L, so that the covariance of the nodes is matched with
-    # room to spare.
-    return Sobol(num_nodes=max(64, 2 ** (2 + int(np.ceil(np.log2(num_latents))))))
+LOGISTIC_SCALES = (
+    0.7675129539,
+    1.0458260185,
+    1.4394128664,
+    2.0114754038,
+    2.8063576355,
+    3.8871781203,
+)
+LOGISTIC_WEIGHTS = (
+    0.0074847151,
+    0.1313028286,
+    0.3978567226,
+    0.3576748190,
+    0.1004208714,
+    0.0052600433,
+)
+"""1/(1 + e^−x) = Σ_i w_i Φ(x/s_i) to 1.4e-6: the logistic distribution is a scale mixture of normals,
+2κ z with κ of Kolmogorov's distribution (Andrews and Mallows, 1974), and this is the Gauss rule of
+log κ with six nodes."""
 
 
 @check_shapes(
@@ -290,97 +156,177 @@ def expected_log_softmax(
     """
 
     def block(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
-        centre, deviation, weights = _logits(mean, var, C, rule)
-        lse = tf.reduce_logsumexp(centre + deviation, axis=-1)  # [S, R]
-        expected = tf.linalg.matvec(lse, weights, transpose_a=True)  # [R]
-        if not _integrates_quadratics(rule, mean.shape[-1], mean.dtype):
-            expected -= _control(lse, centre, deviation, weights, var, C)
-        return centre - expected[:, None]
+        var = tf.broadcast_to(var, tf.shape(mean))
+        centre, deviation, weights = _logits(mean, var, C, rule, leading=True)
+        logits = centre + deviation
+        peak = tf.stop_gradient(tf.reduce_max(logits, axis=-1, keepdims=True))
+        exponential = tf.exp(logits - peak)
+        total = tf.reduce_sum(exponential, axis=-1, keepdims=True)
+        r = _average(weights, exponential / total)  # E[π], as the nodes have it
+        level = _average(weights, tf.math.log(total) + peak)  # E[log Σ exp], as the nodes have it
+        if rule.per_row:  # draws do not have mean 0, and E[rᵀd] is known to be 0
+            level -= tf.reduce_sum(r * _average(weights, deviation), axis=-1, keepdims=True)
+        gap = level - tf.reduce_logsumexp(centre, axis=-1, keepdims=True)
+        known, estimated = _one_against_rest(centre, deviation, weights, var, C, r, level)
+        # The weight of the control is one, but where classes rise together and the control counts
+        # them twice. As Jensen's inequality wants it, level ≥ log Σ exp C m for every set of
+        # centred nodes, and with this weight also after the correction.
+        tiny = tf.cast(100.0 * np.finfo(centre.dtype.as_numpy_dtype).eps, centre.dtype)
+        weight = tf.minimum(
+            tf.ones_like(gap), (tf.nn.relu(gap) + tiny) / (tf.nn.relu(estimated) + tiny)
+        )
+        return centre - (level + weight * (known - estimated))
 
     return _by_rows(block, Fmu, Fvar, C, rule)
 
 
-def _control(
-    lse: tf.Tensor,
+def _one_against_rest(
     centre: tf.Tensor,
     deviation: tf.Tensor,
     weights: tf.Tensor,
     var: tf.Tensor,
     C: tf.Tensor,
-) -> tf.Tensor:
-    """The part of the average of ``lse`` [S, R] that its Taylor terms show to be an error, [R].
+    r: tf.Tensor,
+    level: tf.Tensor,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """E[q] − q(0) of a control variate q for log Σ exp: its value, and what the nodes make of it.
 
-    With p₀ = softmax(C m) and d = C(f − m) they are p₀ᵀd, of mean 0, and ½(p₀ᵀd² − (p₀ᵀd)²), of
-    mean ½ Σ_l v_l (Σ_k p₀ₖ C_kl² − (Σ_k p₀ₖ C_kl)²). Their weights are least-squares coefficients
-    over the nodes.
+    With logits C m + d and a_k = 1 − r_k, each class k against the level of the others contributes
+
+        q(d) = Σ_k a_k softplus(b_k + t_k),   t_k = (d_k − rᵀd)/a_k,   b_k = (C m)_k − level − log a_k.
+
+    This is log Σ exp itself, but for a linear term, for two classes, and where at most one class at
+    a time comes near the leading one; its curvature at d = 0 is the right one for all K. The t_k
+    are Gaussian, so that E[softplus(b + t)] has a closed form (:func:`_expected_softplus`).
     """
-    p0 = tf.nn.softmax(centre)  # [R, K]
-    first = tf.reduce_sum(p0 * deviation, axis=-1)  # [S, R]
-    second = 0.5 * (tf.reduce_sum(p0 * tf.square(deviation), axis=-1) - tf.square(first))
-    curvature = tf.matmul(p0, tf.square(C)) - tf.square(tf.matmul(p0, C))  # [R, L]
-    second_mean = 0.5 * tf.reduce_sum(var * curvature, axis=-1)  # [R]
-
-    def average(x: tf.Tensor) -> tf.Tensor:
-        return tf.linalg.matvec(x, weights, transpose_a=True)
-
-    mean1, mean2 = average(first), average(second)
-    a, b, h = first - mean1, second - mean2, lse - average(lse)
-    aa, ab, bb = average(a * a), average(a * b), average(b * b)
-    ah, bh = average(a * h), average(b * h)
-    # Cramer's rule on the 2 × 2 normal equations; with the ridge identical nodes have weight 0,
-    # not 0/0.
-    ridge = tf.cast(np.finfo(lse.dtype.as_numpy_dtype).tiny ** 0.25, lse.dtype)
-    aa, bb = aa + ridge, bb + ridge
-    determinant = aa * bb - tf.square(ab)
-    weight1 = (bb * ah - ab * bh) / determinant
-    weight2 = (aa * bh - ab * ah) / determinant
-    return weight1 * mean1 + weight2 * (mean2 - second_mean)
-
-
-@lru_cache(maxsize=256)
-def _integrates_quadratics(rule: NodeRule, num_latents: int, dtype: tf.DType) -> bool:
-    """Whether the nodes have mean 0 and covariance I, which makes the controls superfluous."""
-    if rule.per_row:
-        return False
-    with tf.init_scope():
-        nodes, weights = (x.numpy().astype(np.float64) for x in rule(num_latents, dtype))
-    mean = weights @ nodes
-    covariance = (weights[:, None] * nodes).T @ nodes
-    tolerance = 100 * np.finfo(dtype.as_numpy_dtype).eps
-    return bool(
-        np.all(np.abs(mean) < tolerance)
-        and np.all(np.abs(covariance - np.eye(num_latents)) < tolerance)
+    a = 1.0 - r + 0.05 * r**4  # bounded away from zero, where a term does not matter any more
+    b = centre - level - tf.math.log(a)
+    known = _expected_softplus(b, _spread(var, C, r) / tf.square(a))
+    known -= _expected_softplus(b, tf.zeros_like(b))
+    common = tf.reduce_sum(r * deviation, axis=-1, keepdims=True)
+    estimated = _average(weights, tf.nn.softplus(b + (deviation - common) / a))
+    estimated -= tf.nn.softplus(b)
+    return (
+        tf.reduce_sum(a * known, axis=-1, keepdims=True),
+        tf.reduce_sum(a * estimated, axis=-1, keepdims=True),
     )
 
 
+def _expected_softplus(mean: tf.Tensor, var: tf.Tensor) -> tf.Tensor:
+    """E[log(1 + eˣ)] for x ~ N(mean, var), to 1e-6 for every mean and variance.
+
+    With the logistic function as Σ_i w_i Φ(x/s_i), softplus is Σ_i w_i s_i ψ(x/s_i), where
+    ψ(u) = φ(u) + u Φ(u), and its expectation replaces s_i² by s_i² + var.
+    """
+    result = tf.zeros_like(mean)
+    for scale, weight in zip(LOGISTIC_SCALES, LOGISTIC_WEIGHTS, strict=True):
+        width = tf.sqrt(scale**2 + var)
+        u = mean / width
+        density = tf.exp(-0.5 * tf.square(u)) / np.sqrt(2.0 * np.pi)
+        result += weight * (width * density + mean * 0.5 * tf.math.erfc(-u / np.sqrt(2.0)))
+    return result
+
+
+def _spread(var: tf.Tensor, C: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
+    """Var[d_k − rᵀd] of the deviations d = C(f − m): [R, K]."""
+    mixed = tf.matmul(r, C)
+    spread = tf.matmul(var, tf.square(C), transpose_b=True)
+    spread -= 2.0 * tf.matmul(var * mixed, C, transpose_b=True)
+    spread += tf.reduce_sum(var * tf.square(mixed), axis=-1, keepdims=True)
+    return tf.nn.relu(spread)  # rounding may leave less than nothing
+
+
+def _leading_directions(
+    centre: tf.Tensor, var: tf.Tensor, C: tf.Tensor, count: int
+) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """Directions q [R, L] of g, orthogonal, in which log Σ exp C(m + √v ∘ g) is least linear.
+
+    They span a random sketch of √V Cᵀ(diag r − r rᵀ), the noise in the metric of the curvature of
+    log Σ exp, with r a rough guess of E[π] that needs no nodes. A direction that hardly differs from
+    the previous ones is shorter than one: with it comes √(1 − |q|²), [R, 1].
+    """
+    spread = _spread(var, C, tf.nn.softmax(centre))
+    # E[σ(x)] for x ~ N(μ, τ²) is about σ(μ/√(1 + πτ²/8)).
+    r = tf.sigmoid(tf.nn.log_softmax(centre) / tf.sqrt(1.0 + np.pi / 8.0 * spread))
+    r /= tf.reduce_sum(r, axis=-1, keepdims=True)
+    scores = tf.constant(_scores(C.shape[0], count), C.dtype)
+    contrast = r[:, :, None] * (scores - tf.matmul(r, scores)[:, None, :])  # [R, K, J]
+    sd = tf.sqrt(tf.maximum(var, np.finfo(var.dtype.as_numpy_dtype).eps))
+    directions: list[tuple[tf.Tensor, tf.Tensor]] = []
+    for j in range(count):
+        q = sd * tf.matmul(contrast[:, :, j], C)
+        q *= tf.math.rsqrt(tf.reduce_sum(q * q, axis=-1, keepdims=True) + 1e-30)
+        for previous, _ in directions:
+            q -= previous * tf.reduce_sum(previous * q, axis=-1, keepdims=True)
+        norm2 = tf.reduce_sum(q * q, axis=-1, keepdims=True)
+        directions.append((q * tf.math.rsqrt(norm2 + 1e-6), tf.sqrt(1e-6 / (norm2 + 1e-6))))
+    return directions
+
+
+@lru_cache(maxsize=32)
+def _scores(num_classes: int, count: int) -> AnyNDArray:
+    """Fixed random scores of the classes, whose contrasts the leading directions are."""
+    return np.random.default_rng(0).normal(size=(num_classes, count))
+
+
 def _logits(
-    mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rule: NodeRule
+    mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rule: NodeRule, leading: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S]."""
-    num_rows, num_latents = tf.shape(mean)[0], mean.shape[-1]
-    num_classes = C.shape[0]
+    """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S].
+
+    :param leading: whether the rule's leading coordinates go to the leading directions.
+    """
+    num_rows, num_latents, num_classes = tf.shape(mean)[0], mean.shape[-1], C.shape[0]
+    centre = tf.matmul(mean, C, transpose_b=True)
     # A variance below the rounding error of one changes only the slope of √, which is ∞ at 0.
     sd = tf.sqrt(tf.maximum(var, np.finfo(mean.dtype.as_numpy_dtype).eps))
     if rule.per_row:
         flat, weights = rule(num_latents * num_rows, mean.dtype)
         nodes = tf.reshape(flat, [tf.shape(flat)[0], num_rows, num_latents])
-    else:
-        nodes, weights = rule(num_latents, mean.dtype)
-        nodes = nodes[:, None, :]
-    if var.shape[-1] == 1 and not rule.per_row:
-        deviation = sd * tf.matmul(nodes[:, 0], C, transpose_b=True)[:, None, :]
-    else:
-        scaled = tf.reshape(sd * nodes, [-1, num_latents])  # one large product, not S small ones
+        scaled = tf.reshape(sd * nodes, [-1, num_latents])
         deviation = tf.matmul(scaled, C, transpose_b=True)
-        deviation = tf.reshape(deviation, [tf.shape(nodes)[0], num_rows, num_classes])
-    return tf.matmul(mean, C, transpose_b=True), deviation, weights
+        return centre, tf.reshape(deviation, [-1, num_rows, num_classes]), weights
+    if var.shape[-1] == 1:
+        nodes, weights = rule(num_latents, mean.dtype)
+        return centre, sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :], weights
+    count = min(rule.num_leading, num_latents - 1) if leading else 0
+    nodes, weights = rule(count + num_latents, mean.dtype)
+    # The map of each row from nodes to logits, [J + L, R, K]: one large product with the nodes.
+    loading = tf.transpose(sd)[:, :, None] * tf.transpose(C)[:, None, :]
+    if count:
+        loading = _turned(loading, _leading_directions(centre, var, C, count), sd, C)
+    flat = tf.reshape(loading, [count + num_latents, num_rows * num_classes])
+    return centre, tf.reshape(tf.matmul(nodes, flat), [-1, num_rows, num_classes]), weights
+
+
+def _turned(
+    loading: tf.Tensor, directions: list[tuple[tf.Tensor, tf.Tensor]], sd: tf.Tensor, C: tf.Tensor
+) -> tf.Tensor:
+    """The loading [J + L, R, K] after leading coordinate j has taken the place of direction q_j.
+
+    With nodes (x, g) this is g ← g + q_j t_j, t_j = x_j − q_jᵀg/(1 + √(1 − |q_j|²)), one j after the
+    other: rotations of (x, g), so that g stays standard normal, and its part along q_j becomes x_j
+    if q_j has length one. t_j is linear in the nodes; its coefficients are in ``rows``.
+    """
+    count = len(directions)
+    loading = tf.concat([tf.zeros_like(loading[:count]), loading], axis=0)
+    rows: list[tf.Tensor] = []  # of t_j, each [J + L, R]
+    for j, (q, complement) in enumerate(directions):
+        row = tf.pad(tf.transpose(q), [[count, 0], [0, 0]])
+        for i in range(j):
+            row += tf.reduce_sum(q * directions[i][0], axis=-1) * rows[i]
+        unit = tf.one_hot(j, row.shape[0], dtype=q.dtype)[:, None]
+        rows.append(unit - row / (1.0 + complement[:, 0]))
+        loading += rows[j][:, :, None] * tf.matmul(sd * q, C, transpose_b=True)
+    return loading
 
 
 def _average(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     """Σ_s w_s values_s for values [S, R, K]."""
     shape = tf.shape(values)
     flat = tf.reshape(values, [shape[0], -1])
-    return tf.reshape(tf.linalg.matvec(flat, weights, transpose_a=True), shape[1:])
+    average = tf.reshape(tf.linalg.matvec(flat, weights, transpose_a=True), shape[1:])
+    return tf.ensure_shape(average, values.shape[1:])
 
 
 def _by_rows(

@@ -1,0 +1,184 @@
+"""Nodes for expectations under the standard normal.
+
+A node rule is asked for a number of coordinates and answers with nodes [S, L] and weights [S]:
+
+- :class:`GaussHermite`, the default for one latent.
+- :class:`Sobol`, the default otherwise. Its nodes are a constant, so that an objective built on them
+  is a smooth deterministic function, which L-BFGS and natural gradients may optimise.
+- :class:`MonteCarlo`, fresh draws at every call, as in the paper.
+
+A rule of one's own is a subclass of :class:`NodeRule` with a ``__call__``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from scipy.special import ndtri
+from scipy.stats import qmc
+
+__all__ = ["GaussHermite", "MonteCarlo", "NodeRule", "Sobol", "default_rule"]
+
+MAX_PRODUCT_NODES = 4096
+"""Largest product rule :class:`GaussHermite` will build."""
+
+
+class NodeRule(ABC):
+    """Nodes and weights for expectations under the standard normal.
+
+    A rule should be hashable, and deterministic unless it says ``per_row``.
+    """
+
+    per_row: ClassVar[bool] = False
+    """Whether every row gets nodes of its own. The rule is then called with as many coordinates as
+    all latents of all rows have together."""
+
+    num_leading: ClassVar[int] = 0
+    """How many coordinates, its first and best, a rule offers for the directions in which a row is
+    most uncertain of its class. The rule is then called with that many coordinates more than
+    latents (see :func:`gpflow_ilr.expectations.expected_log_softmax`)."""
+
+    @abstractmethod
+    def __call__(
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Nodes [S, num_latents] and weights [S] that sum to one.
+
+        :param num_latents: dimension of the standard normal.
+        :param dtype: floating type of the result.
+        """
+
+
+def _check_count(name: str, value: int, smallest: int) -> None:
+    """Refuse a number of nodes that is not an integer of at least ``smallest``."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < smallest:
+        raise ValueError(f"{name} must be an integer of at least {smallest}, but it is {value!r}.")
+
+
+@dataclass(frozen=True)
+class GaussHermite(NodeRule):
+    """Gauss–Hermite nodes, exact to degree 2·num_nodes − 1; a product rule beyond one latent.
+
+    :param num_nodes: nodes per latent.
+    :raises ValueError: if ``num_nodes`` is not a positive integer, or (when called) if the product
+        rule would have more than 4096 nodes.
+    """
+
+    num_nodes: int = 32
+
+    def __post_init__(self) -> None:
+        _check_count("num_nodes", self.num_nodes, 1)
+
+    def __call__(  # noqa: D102
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if self.num_nodes**num_latents > MAX_PRODUCT_NODES:
+            raise ValueError(
+                f"GaussHermite(num_nodes={self.num_nodes}) needs {self.num_nodes}**{num_latents} "
+                f"nodes for {num_latents} latents, and {MAX_PRODUCT_NODES} is the limit: use "
+                "Sobol(num_nodes=...), whose number of nodes does not depend on the latents."
+            )
+        nodes, weights = _gauss_hermite(self.num_nodes, num_latents)
+        return tf.constant(nodes, dtype), tf.constant(weights, dtype)
+
+
+@lru_cache(maxsize=32)
+def _gauss_hermite(num_nodes: int, num_latents: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Product of the probabilists' Gauss–Hermite rule."""
+    x, w = np.polynomial.hermite_e.hermegauss(num_nodes)
+    grid = np.meshgrid(*[np.arange(num_nodes)] * num_latents, indexing="ij")
+    index = np.stack([axis.ravel() for axis in grid], axis=-1)  # [S, L]
+    weights = np.prod((w / w.sum())[index], axis=-1)
+    return x[index], weights
+
+
+@dataclass(frozen=True)
+class Sobol(NodeRule):
+    """Scrambled Sobol nodes, antithetic and moment-matched: a constant for every seed.
+
+    The nodes come in pairs ±g, so odd moments are exact. With at least as many pairs as coordinates
+    their covariance is exactly the identity. Fewer pairs do not span the space, and an optimiser
+    that may turn the latents, as a trained mixing matrix does, hides variance where there are no
+    nodes: use at least 2(L + 4) of them, as the default does. Of fewer nodes only the mean squared
+    radius is matched.
+
+    :param num_nodes: number of nodes, even; powers of two balance best.
+    :param seed: seed of the scrambling.
+    :raises ValueError: if ``num_nodes`` is not a positive even integer.
+    """
+
+    num_nodes: int = 64
+    seed: int = 0
+    num_leading: ClassVar[int] = 4
+
+    def __post_init__(self) -> None:
+        _check_count("num_nodes", self.num_nodes, 2)
+        if self.num_nodes % 2:
+            raise ValueError(
+                f"num_nodes must be even, because the nodes come in pairs ±g, but it is "
+                f"{self.num_nodes}: use {self.num_nodes + 1}."
+            )
+
+    def __call__(  # noqa: D102
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        nodes = tf.constant(_sobol(self.num_nodes, num_latents, self.seed), dtype)
+        weights = np.full(self.num_nodes, 1.0 / self.num_nodes)
+        return nodes, tf.constant(weights, dtype)
+
+
+@lru_cache(maxsize=32)
+def _sobol(num_nodes: int, num_latents: int, seed: int) -> AnyNDArray:
+    """Antithetic scrambled Sobol nodes with the first two moments of the standard normal."""
+    num_pairs = num_nodes // 2
+    engine = qmc.Sobol(num_latents, scramble=True, seed=seed)
+    uniform = engine.random_base2(int(np.ceil(np.log2(num_pairs))))[:num_pairs]
+    half = ndtri(uniform + 2.0**-31)  # the middle of a cell of the 30-bit grid is never 0 or 1
+    if num_pairs >= num_latents:
+        # The nearest matrix with orthogonal columns (polar factor): Σ_s g_s g_sᵀ / S = I.
+        left, _, right = np.linalg.svd(half, full_matrices=False)
+        half = np.sqrt(num_pairs) * left @ right
+    else:
+        half = half / np.sqrt(np.mean(half**2))
+    return np.concatenate([half, -half])
+
+
+@dataclass(frozen=True)
+class MonteCarlo(NodeRule):
+    """Independent standard normal draws, fresh at every call and for every row.
+
+    The objective is then random: use it with stochastic optimisers, never with L-BFGS.
+
+    :param num_samples: number of draws.
+    :param seed: operation seed of ``tf.random.normal``.
+    :raises ValueError: if ``num_samples`` is not a positive integer.
+    """
+
+    num_samples: int = 100
+    seed: int | None = None
+    per_row: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_count("num_samples", self.num_samples, 1)
+
+    def __call__(  # noqa: D102
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        nodes = tf.random.normal([self.num_samples, num_latents], dtype=dtype, seed=self.seed)
+        return nodes, tf.fill([self.num_samples], tf.cast(1.0 / self.num_samples, dtype))
+
+
+def default_rule(num_latents: int) -> NodeRule:
+    """Gauss–Hermite for one latent, Sobol otherwise.
+
+    :param num_latents: number of latents L.
+    """
+    if num_latents == 1:
+        return GaussHermite()
+    return Sobol(num_nodes=max(64, 2 ** (2 + int(np.ceil(np.log2(num_latents))))))
