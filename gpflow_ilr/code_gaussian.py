@@ -3,7 +3,7 @@
 Exact and collapsed models see all rows at once. With :class:`CodeGaussian` GPflow's ``SVGP`` fits the
 same Gaussian pseudo-targets from minibatches, with closed-form expectations; at its optimum it is the
 collapsed model. The latent functions are in the code's units (f/L for ILR), so the smoothing λ may
-change after training here too.
+change after training here too, if the labels were hard: soft ones are coded with λ.
 """
 
 from __future__ import annotations

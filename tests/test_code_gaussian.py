@@ -289,6 +289,8 @@ def test_calibrate_does_what_the_collapsed_model_does(noise):
             assert found.nll_after < found.nll_before
             collapsed.code.smoothing = SMOOTHING
             np.testing.assert_allclose(found, theirs(), rtol=1e-5)
+            again = ours()
+            assert again.nll_after <= again.nll_before
 
 
 def test_calibrate_refuses_what_it_cannot_do():

@@ -243,6 +243,8 @@ class CodeSVGP(ClassifierSVGP):
     def calibrate(self, data: RegressionData, *, trained_on: bool = False) -> Calibration:
         """Set the smoothing λ to the value with the smallest NLL of held-out labels.
 
+        Soft training labels are coded with λ, so for them q wants training again afterwards.
+
         :param data: rows (X, y): validation rows, or training rows with ``trained_on``.
         :param trained_on: the rows are training rows: predict each without itself, by taking its
             pseudo-targets out of q(f_n). At the optimum of q this is closed-form leave-one-out.
@@ -259,7 +261,7 @@ class CodeSVGP(ClassifierSVGP):
             mean, variance = self._without_own_row(X, labels, mean, variance)
         held_out = Marginals(mean, variance, labels)
         before = mean_nll(held_out, code.link, code.scale)
-        sharpness, after = choose_sharpness(held_out, code.link)
+        sharpness, after = choose_sharpness(held_out, code.link, code.scale)
         code.sharpness.assign(sharpness)
         noise = float(tf.reduce_mean(code.noise_variance))
         return Calibration(code.smoothing, before, after, noise)
