@@ -33,12 +33,10 @@ from gpflow.kernels import (
     MultioutputKernel,
     SeparateIndependent,
     SharedIndependent,
-    SquaredExponential,
 )
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
-from scipy.spatial.distance import pdist
 
 from gpflow_ilr.augmented_likelihoods import (
     AugmentedLikelihood,
@@ -52,11 +50,9 @@ from gpflow_ilr.gibbs import GibbsSampler
 from gpflow_ilr.labels import as_labels, membership
 from gpflow_ilr.models.probabilities import as_inputs
 from gpflow_ilr.models.sampled import SampledPosterior, SampledPredictions
+from gpflow_ilr.starting import starting_kernel
 
 __all__ = ["LogisticSoftmaxGP", "BijectiveSoftmaxGP"]
-
-# Rows that the median distance is taken over; more would not change it much.
-_DISTANCE_ROWS = 1000
 
 
 class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
@@ -80,7 +76,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         mean_function: MeanFunction | None = None,
     ) -> None:
         X, labels = _check_data(data, likelihood.num_classes)
-        kernel = _starting_kernel(X) if kernel is None else kernel
+        kernel = _wide_kernel(X, likelihood.num_classes) if kernel is None else kernel
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latents)
         self.data = (X, labels[:, None])
         self._check_kernel()
@@ -345,8 +341,8 @@ def _check_data(data: Any, num_classes: int) -> tuple[tf.Tensor, tf.Tensor]:
     return X, labels
 
 
-def _starting_kernel(X: tf.Tensor) -> Kernel:
-    """Squared exponential of variance 10 whose lengthscale is the median distance of the inputs."""
-    rows = X.numpy()[:: -(-len(X) // _DISTANCE_ROWS)]
-    distance = np.median(pdist(rows)) if len(rows) > 1 else 0.0
-    return SquaredExponential(variance=10.0, lengthscales=distance if distance > 0 else 1.0)
+def _wide_kernel(X: tf.Tensor, num_classes: int) -> Kernel:
+    """Squared exponential with the median distance of the inputs and a variance for bounded links."""
+    kernel = starting_kernel(X, num_classes)
+    kernel.variance.assign(10.0)
+    return kernel
