@@ -15,7 +15,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.7", "mpltern>=1.0"],
     "sklearn": ["scikit-learn>=1.7"],
     "keras": ["keras>=3.10", "tf-keras"],
-    "augmented": ["polyagamma>=2.0", "tqdm"],
+    "augmented": ["polyagamma>=2.0", "threadpoolctl>=3.0", "tqdm"],
 }
 EXTRAS["examples"] = [*EXTRAS["plot"], *EXTRAS["sklearn"]]
 EXTRAS["test"] = [
