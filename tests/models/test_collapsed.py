@@ -129,8 +129,15 @@ def separate_sets(P: int, sizes: Any = (4, 6, 5)) -> SeparateIndependentInducing
     return SeparateIndependentInducingVariables(sets)
 
 
-@pytest.mark.parametrize(("name", "noise"), SOME)
-@pytest.mark.parametrize("own_kernels", [False, True], ids=["one kernel", "own kernels"])
+@pytest.mark.parametrize(
+    ("name", "noise", "own_kernels"),
+    [
+        ("ILRSGPR", "per_class", False),
+        ("ILRSGPR", "per_output", True),
+        ("DirichletSGPR", "shared", False),
+        ("DirichletSGPR", "per_output", True),
+    ],
+)
 def test_each_output_may_have_inducing_inputs_and_a_kernel_of_its_own(name, noise, own_kernels):
     P = K - 1 if name == "ILRSGPR" else K
     kernels = [Matern32(variance=0.3 + p, lengthscales=1.0 + p) for p in range(P)]
@@ -172,7 +179,7 @@ def test_chunks_change_neither_values_nor_gradients(name, noise):
     functions = whole.elbo, whole.loo_log_density
     values, slopes = zip(*((f(), gradients(f, variables)) for f in functions), strict=True)
     loo = whole.predict_loo()[0]
-    for chunk_size in (1, len(X) - 1, 10**9, None):
+    for chunk_size in (1, 10**9, None):
         whole.chunk_size = chunk_size
         np.testing.assert_allclose(whole.elbo(), values[0], rtol=1e-12)
     whole.chunk_size = 7
@@ -183,7 +190,7 @@ def test_chunks_change_neither_values_nor_gradients(name, noise):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize(("name", "noise"), COLLAPSED)
+@pytest.mark.parametrize(("name", "noise"), SOME)
 def test_more_inducing_inputs_than_rows_and_duplicates_of_both_survive(name, noise):
     data = np.concatenate([X, X[:5], X[:5]]), np.concatenate([Y, Y[:5], (Y[:5] + 1) % K])
     many = np.concatenate([data[0], X, X[:3]])  # more than rows; every one at least twice
@@ -209,7 +216,7 @@ def test_jitter_is_relative_to_the_kernels_variance():
     )
 
 
-@pytest.mark.parametrize(("name", "noise"), COLLAPSED)
+@pytest.mark.parametrize(("name", "noise"), SOME)
 def test_two_classes_and_a_class_without_rows(name, noise):
     for num_classes, labels in ((2, Y % 2), (4, Y)):
         model = build(name, noise, data=(X, labels), num_classes=num_classes)
@@ -218,8 +225,7 @@ def test_two_classes_and_a_class_without_rows(name, noise):
         np.testing.assert_allclose(model.predict_f(XNEW)[0], expected.mean, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["ILRSGPR", "DirichletSGPR"])
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("name", "compiled"), [("ILRSGPR", True), ("DirichletSGPR", False)])
 def test_a_failed_factorisation_says_what_to_do(name, compiled):
     model = build(name)
     model.kernel.lengthscales.unconstrained_variable.assign([np.nan, 1.0])
@@ -290,7 +296,7 @@ def test_gradient_of_predictions_with_respect_to_hyperparameters(name, noise, ma
         return summary(*model.predict_f(XNEW))
 
     theirs = gradients(expected, variables)
-    for _ in range(2):  # the second time the statistics are kept
+    for _ in range(1 if many else 2):  # the second time the statistics are kept
         for a, b in zip(gradients(ours, variables), theirs, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5 * max(1.0, np.abs(b).max()))
 
@@ -312,9 +318,7 @@ def test_kernels_of_many_kinds_equal_dense_algebra():
         k.Linear(0.5) + k.Matern12(active_dims=[1]),
         k.SquaredExponential(active_dims=[0]) * k.Polynomial(2, active_dims=[1]),
         k.Periodic(k.SquaredExponential(active_dims=[0]), period=2.0) + k.White(0.1),
-        k.ArcCosine(order=1),
-        k.Exponential() + k.Constant(0.3),
-        k.RationalQuadratic(alpha=0.7) + k.Cosine(lengthscales=2.0),
+        k.ArcCosine(order=1) + k.Constant(0.3),
     ]
     for chosen in kinds:
         model = build("ILRSGPR", "shared", k=chosen)

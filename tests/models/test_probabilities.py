@@ -13,8 +13,6 @@ from scipy.stats import norm
 from gpflow_ilr.expectations import MonteCarlo, Sobol
 from gpflow_ilr.models import conjugate, probabilities
 from tests.models.oracles import (
-    COLLAPSED,
-    EXACT,
     MODELS,
     ONE_EACH,
     SMOOTHING,
@@ -27,9 +25,10 @@ from tests.models.oracles import (
     scale_of,
 )
 
-DRAWS = 100_000
+DRAWS = 40_000
 NODES = 4096
-EVERY = [*EXACT, *COLLAPSED]
+NORMAL = np.random.default_rng(0).standard_normal((DRAWS, len(XNEW), K))
+SOME = [*ONE_EACH, ("ILRGPR", "per_output"), ("DirichletGPR", "per_class")]
 
 
 def link_of(name: str, num_classes: int = K) -> Any:
@@ -40,8 +39,7 @@ def draws_of_pi(model: Any, name: str, extra_variance: Any = 0.0) -> Any:
     """Draws of π = φ⁻¹(f*), [DRAWS, n, K], from the dense oracle's posterior."""
     expected = reference(model)
     variance = tf.transpose(tf.linalg.diag_part(expected.covariance)).numpy() + extra_variance
-    noise = np.random.default_rng(0).standard_normal((DRAWS, *variance.shape))
-    f = expected.mean.numpy() + np.sqrt(variance) * noise
+    f = expected.mean.numpy() + np.sqrt(variance) * NORMAL[..., : variance.shape[1]]
     return softmax(f @ link_of(name).T, axis=-1)
 
 
@@ -51,7 +49,7 @@ def assert_mean_of(values: Any, draws: Any, num_nodes: int) -> None:
     assert np.all(np.abs(values - draws.mean(axis=0)) <= 4 * error + 1e-12)
 
 
-@pytest.mark.parametrize(("name", "noise"), EVERY)
+@pytest.mark.parametrize(("name", "noise"), SOME)
 def test_predict_y_is_the_mean_of_pi_and_the_variance_of_the_one_hot_label(name, noise):
     model = build(name, noise, nodes=Sobol(NODES))
     p, variance = model.predict_y(XNEW)
@@ -83,13 +81,13 @@ def test_variance_and_entropies_are_those_of_pi(name, noise):
 def test_far_from_the_data_the_uncertainty_is_epistemic_and_more_data_remove_it():
     far = XNEW + 100.0
     few = build("ILRGPR", data=(X[:6], Y[:6])).predict_entropy(XNEW)
-    for name in MODELS:
+    for name in ("ILRGPR", "DirichletSGPR"):
         near, away = (build(name).predict_entropy(x) for x in (XNEW, far))
         assert np.all(away.epistemic > np.mean(near.epistemic))
     assert np.mean(build("ILRGPR").predict_entropy(XNEW).epistemic) < np.mean(few.epistemic)
 
 
-@pytest.mark.parametrize(("name", "noise"), EVERY)
+@pytest.mark.parametrize(("name", "noise"), SOME)
 def test_predictions_from_the_noisy_observation_are_those_of_sampling_it(name, noise):
     model = build(name, noise, nodes=Sobol(NODES))
     p, variance = model.predict_y(XNEW, observation_noise=True)
@@ -175,10 +173,10 @@ def everything(predictor: Any, Xnew: Any) -> list[Any]:
 @pytest.mark.parametrize(("name", "noise"), ONE_EACH)
 def test_predictions_do_not_depend_on_how_rows_are_batched(name, noise, monkeypatch):
     posterior = build(name, noise).posterior()
-    rows = np.random.default_rng(2).standard_normal((12, 2))
+    rows = np.random.default_rng(2).standard_normal((8, 2))
     whole = everything(posterior, rows)
-    pieces = [everything(posterior, part) for part in np.split(rows, [1, 5, 6])]
-    stacked = everything(posterior, rows.reshape(3, 2, 2, 2))
+    pieces = [everything(posterior, part) for part in np.split(rows, [5])]
+    stacked = everything(posterior, rows.reshape(2, 2, 2, 2))
     monkeypatch.setattr(conjugate, "_BLOCK_ELEMENTS", 1)  # row by row
     monkeypatch.setattr(probabilities, "_BLOCK_ELEMENTS", 1)
     blocked = everything(posterior, rows)
@@ -193,14 +191,15 @@ def test_predictions_do_not_depend_on_how_rows_are_batched(name, noise, monkeypa
 @pytest.mark.parametrize(("name", "noise"), ONE_EACH)
 def test_predictions_are_deterministic_and_the_same_from_every_cache(name, noise):
     model = build(name, noise)
-    for posterior in (model.posterior(), model.posterior("variable"), model.posterior("nocache")):
-        for ours, again in zip(everything(model, XNEW), everything(posterior, XNEW), strict=True):
+    first = everything(model, XNEW)
+    for ours, again in zip(first, everything(model, XNEW), strict=True):
+        np.testing.assert_array_equal(ours, again)
+    for cache in ("tensor", "variable"):
+        for ours, again in zip(first, everything(model.posterior(cache), XNEW), strict=True):
             np.testing.assert_allclose(again, ours, rtol=1e-11, atol=1e-13)
-    for first, second in zip(everything(model, XNEW), everything(model, XNEW), strict=True):
-        np.testing.assert_array_equal(first, second)
 
 
-@pytest.mark.parametrize(("name", "noise"), EVERY)
+@pytest.mark.parametrize(("name", "noise"), ONE_EACH)
 def test_no_rows_have_no_predictions(name, noise):
     model = build(name, noise)
     for result in everything(model.posterior(), XNEW[:0]):
@@ -214,7 +213,7 @@ def test_predictions_compile_for_any_number_of_rows(name, noise):
     signature = [tf.TensorSpec([None, 2], tf.float64)]
     compiled = tf.function(model.posterior().predict_y, signature, autograph=False)
     live = tf.function(model.predict_y, signature, autograph=False)
-    for rows in (XNEW, XNEW[:1], XNEW[:0]):
+    for rows in (XNEW, XNEW[:0]):
         expected = model.predict_y(rows)[0]
         np.testing.assert_allclose(compiled(rows)[0], expected, atol=1e-12)
         np.testing.assert_allclose(live(rows)[0], expected, atol=1e-12)
@@ -222,10 +221,10 @@ def test_predictions_compile_for_any_number_of_rows(name, noise):
     np.testing.assert_allclose(live(XNEW)[0], model.predict_y(XNEW)[0], atol=1e-10)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", ["ILRGPR", "DirichletSGPR"])
 def test_relabelling_the_classes_relabels_the_predictions(name):
     order = np.array([2, 0, 1])
-    for noise in ("fixed", "shared", "per_class"):
+    for noise in ("shared", "per_class"):
         model = build(name, noise, nodes=Sobol(NODES))
         renamed = build(name, noise, data=(X, order[Y]), nodes=Sobol(NODES))
         if noise == "per_class":
@@ -258,7 +257,7 @@ def test_full_covariances_of_labels_do_not_exist():
 
 def test_log_density_is_the_log_of_the_predicted_probability():
     labels = np.array([0, 1, 2, 1, 0])
-    for name, noise in ONE_EACH:
+    for name, noise in ONE_EACH[:3:2]:
         model = build(name, noise)
         p = model.predict_y(XNEW)[0].numpy()
         expected = np.log(p[np.arange(5), labels])

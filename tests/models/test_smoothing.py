@@ -34,7 +34,7 @@ from tests.models.oracles import (
 
 ILR = ["ILRGPR", "ILRSGPR"]
 SOFT = np.random.default_rng(3).dirichlet(np.ones(K), size=len(X))
-GRID = np.exp(np.linspace(np.log(0.05), np.log(21.0), 300))  # sharpness L
+GRID = np.exp(np.linspace(np.log(0.05), np.log(21.0), 100))  # sharpness L
 VALIDATION = blobs(40)
 
 
@@ -59,7 +59,7 @@ def assert_best_sharpness(mean: Any, var: Any, rows: Any, result: Any) -> None:
     # Within 2e-3 in log L of a minimum where the second derivative is at most 1.
     assert chosen <= min(nll(mean, var, rows, x) for x in GRID) + 4e-6
     # With many nodes the choice loses a hundredth of the criterion's own standard error, 0.2.
-    fine = min(nll(mean, var, rows, x, fine=True) for x in GRID[::10])
+    fine = min(nll(mean, var, rows, x, fine=True) for x in GRID[::4])
     assert nll(mean, var, rows, L, fine=True) <= fine + 2e-3
 
 
@@ -90,7 +90,6 @@ def test_smoothing_after_training_equals_a_model_built_with_it(name):
             np.testing.assert_allclose(model.training_loss(), other.training_loss(), rtol=1e-11)
             for a, b in zip(model.predict_f(XNEW), other.predict_f(XNEW), strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-10)
-            np.testing.assert_allclose(model.predict_y(XNEW)[0], other.predict_y(XNEW)[0])
 
 
 @pytest.mark.parametrize("name", ILR)
@@ -161,8 +160,15 @@ def test_compiled_predictions_and_cached_posteriors_follow_the_smoothing():
 # Calibration
 
 
-@pytest.mark.parametrize("name", ILR)
-@pytest.mark.parametrize("noise", ["shared", "per_output", "per_class"])
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        ("ILRGPR", "per_output"),
+        ("ILRGPR", "per_class"),
+        ("ILRSGPR", "shared"),
+        ("ILRSGPR", "per_class"),
+    ],
+)
 def test_calibrate_finds_the_smallest_leave_one_out_nll(name, noise):
     model = build(name, noise, mean_function=gpflow.functions.Constant([0.1, -0.2]))
     mean, var = unit_loo(model)
@@ -186,25 +192,23 @@ def test_calibrate_on_validation_data_finds_their_smallest_nll(name):
 
 @pytest.mark.parametrize("name", ILR)
 def test_calibrate_is_deterministic_and_does_not_depend_on_where_it_starts(name):
-    results = []
-    for start in (0.02, SMOOTHING, 1 - 1e-13):
-        model = build(name, smoothing=start)
-        results.append(model.calibrate())
-        again = model.calibrate()
-        assert again.smoothing == model.smoothing == pytest.approx(results[-1].smoothing, abs=1e-12)
-        assert (
-            again.nll_after <= again.nll_before == pytest.approx(results[-1].nll_after, abs=1e-12)
-        )
-    for result in results:
+    models = [build(name, smoothing=start) for start in (0.02, SMOOTHING, SMOOTHING, 1 - 1e-13)]
+    results = [model.calibrate() for model in models]
+    for model, result in zip(models, results, strict=True):
+        assert result.smoothing == model.smoothing
         assert result.nll_after <= result.nll_before
         np.testing.assert_allclose(result.smoothing, results[0].smoothing, rtol=1e-9)
-    assert build(name).calibrate() == build(name).calibrate()
+    assert results[1] == results[2]
+    again = models[0].calibrate()
+    np.testing.assert_allclose(again.smoothing, results[0].smoothing, rtol=1e-12)
+    np.testing.assert_allclose(again.nll_before, results[0].nll_after, rtol=1e-12)
+    assert again.nll_after <= again.nll_before
 
 
 def test_calibrate_never_makes_the_criterion_worse():
     model = build("ILRGPR")
     best = model.calibrate().smoothing
-    for smoothing in best + (1 - best) * np.linspace(-0.02, 0.02, 5):
+    for smoothing in best + (1 - best) * np.linspace(-0.02, 0.02, 3):
         model.smoothing = float(smoothing)
         result = model.calibrate()
         assert result.nll_after <= result.nll_before
@@ -220,8 +224,7 @@ def test_calibrate_is_bounded_on_separable_data():
     assert np.all(np.isfinite(model.predict_y(X)[0]))
 
 
-@pytest.mark.parametrize("noise", ["fixed", "shared"])
-@pytest.mark.parametrize("name", ILR)
+@pytest.mark.parametrize(("name", "noise"), [("ILRGPR", "shared"), ("ILRSGPR", "fixed")])
 def test_calibrate_chooses_the_noise_by_the_same_criterion(name, noise):
     alone, model = (
         build(name, noise, mean_function=gpflow.functions.Constant([0.1, -0.2])) for _ in range(2)
@@ -238,7 +241,8 @@ def test_calibrate_chooses_the_noise_by_the_same_criterion(name, noise):
     np.testing.assert_allclose(model.calibrate().nll_before, result.nll_after, atol=1e-9)
     for factor in (0.7, 1.4):  # no neighbour is better
         model.code.rescale_noise(factor)
-        assert model.calibrate().nll_after >= result.nll_after - 1e-4
+        mean, var = unit_loo(model)
+        assert min(nll(mean, var, one_hot(Y), x) for x in GRID) >= result.nll_after - 1e-4
         model.code.rescale_noise(1 / factor)
 
 
@@ -309,26 +313,26 @@ def test_gradient_of_the_loo_objective_is_that_of_finite_differences(name, noise
     constant = gpflow.functions.Constant(np.full(K if "Dirichlet" in name else K - 1, 0.1))
     model = build(name, noise, objective="loo", mean_function=constant)
     variables = model.trainable_variables
-    loss = tf.function(model.training_loss, autograph=False)
+    starts = [variable.numpy() for variable in variables]
+    slopes = gradients(model.training_loss, variables)
+    rng = np.random.default_rng(0)
     step = 1e-5
-    for variable, gradient in zip(variables, gradients(loss, variables), strict=True):
-        start = variable.numpy()
-        for index in list(np.ndindex(start.shape))[:2]:
-            ends = []
-            for sign in (1, -1):
-                moved = np.array(start)
-                moved[index] += sign * step
-                variable.assign(moved)
-                ends.append(float(loss()))
-            variable.assign(start)
-            difference = (ends[0] - ends[1]) / (2 * step)
-            np.testing.assert_allclose(gradient[index], difference, rtol=1e-5, atol=1e-6)
+    for _ in range(3):  # in directions that move every entry of every variable
+        direction = [rng.standard_normal(start.shape) for start in starts]
+        ends = []
+        for sign in (1, -1):
+            for variable, start, d in zip(variables, starts, direction, strict=True):
+                variable.assign(start + sign * step * d)
+            ends.append(float(model.training_loss()))
+        expected = (ends[0] - ends[1]) / (2 * step)
+        slope = sum(np.sum(g * d) for g, d in zip(slopes, direction, strict=True))
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("load", [load_wine, load_iris])
 @pytest.mark.parametrize("name", ILR)
 def test_training_on_leave_one_out_stays_finite_on_separable_data(load, name):
-    X, y = standardised(load)
+    X, y = standardised(load, 3)
     options: dict[str, Any] = {"num_classes": K, "objective": "loo", "noise": "shared"}
     k = SquaredExponential(0.3, np.sqrt(X.shape[1]))
     model = (
@@ -338,7 +342,7 @@ def test_training_on_leave_one_out_stays_finite_on_separable_data(load, name):
     )
     before = float(model.training_loss())
     gpflow.optimizers.Scipy().minimize(
-        model.training_loss_closure(), model.trainable_variables, options={"maxiter": 60}
+        model.training_loss_closure(), model.trainable_variables, options={"maxiter": 40}
     )
     assert np.isfinite(model.training_loss())
     assert float(model.training_loss()) < before
