@@ -47,6 +47,10 @@ __all__ = [
 BLOCK_ELEMENTS = 2**20
 """Elements (nodes × rows × classes) of one block of rows: few enough for the processor's cache."""
 
+KEPT_ELEMENTS = 2**22
+"""Elements whose intermediate results are kept for the gradient, about a gigabyte; of more rows the
+gradient computes each block again."""
+
 LOGISTIC_SCALES = (
     0.7675129539,
     1.0458260185,
@@ -276,16 +280,16 @@ def _logits(
 
     :param leading: whether the rule's leading coordinates go to the leading directions.
     """
-    num_rows, num_latents, num_classes = tf.shape(mean)[0], mean.shape[-1], C.shape[0]
+    num_rows, num_latents = tf.shape(mean)[0], mean.shape[-1]
     centre = tf.matmul(mean, C, transpose_b=True)
     # A variance below the rounding error of one changes only the slope of √, which is ∞ at 0.
     sd = tf.sqrt(tf.maximum(var, np.finfo(mean.dtype.as_numpy_dtype).eps))
     if rule.per_row:
         flat, weights = rule(num_latents * num_rows, mean.dtype)
         nodes = tf.reshape(flat, [tf.shape(flat)[0], num_rows, num_latents])
-        scaled = tf.reshape(sd * nodes, [-1, num_latents])
+        scaled = tf.reshape(sd * nodes, [-1, num_latents])  # one large product, not S small ones
         deviation = tf.matmul(scaled, C, transpose_b=True)
-        return centre, tf.reshape(deviation, [-1, num_rows, num_classes]), weights
+        return centre, tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]]), weights
     if var.shape[-1] == 1:
         nodes, weights = rule(num_latents, mean.dtype)
         return centre, sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :], weights
@@ -295,8 +299,9 @@ def _logits(
     loading = tf.transpose(sd)[:, :, None] * tf.transpose(C)[:, None, :]
     if count:
         loading = _turned(loading, _leading_directions(centre, var, C, count), sd, C)
-    flat = tf.reshape(loading, [count + num_latents, num_rows * num_classes])
-    return centre, tf.reshape(tf.matmul(nodes, flat), [-1, num_rows, num_classes]), weights
+    flat = tf.reshape(loading, [count + num_latents, num_rows * C.shape[0]])
+    deviation = tf.reshape(tf.matmul(nodes, flat), [weights.shape[0], num_rows, C.shape[0]])
+    return centre, deviation, weights
 
 
 def _turned(
@@ -344,6 +349,9 @@ def _by_rows(
     mean = tf.reshape(Fmu, [-1, num_latents])
     var = tf.reshape(Fvar, [-1, Fvar.shape[-1]])
     _, weights = rule(1 if rule.per_row else num_latents, Fmu.dtype)
-    rows = max(1, BLOCK_ELEMENTS // (weights.shape[0] * C.shape[0]))
+    row_elements = weights.shape[0] * C.shape[0]
+    if not rule.per_row and (mean.shape[0] is None or mean.shape[0] * row_elements > KEPT_ELEMENTS):
+        block = tf.recompute_grad(block)
+    rows = max(1, BLOCK_ELEMENTS // row_elements)
     (result,) = map_rows(lambda mean, var: [block(mean, var, C)], [mean, var], rows)
     return tf.reshape(result, tf.concat([tf.shape(Fmu)[:-1], [result.shape[-1]]], axis=0))
