@@ -73,8 +73,8 @@ log κ with six nodes."""
 
 
 @check_shapes(
-    "Fmu: [batch..., L]",
-    "Fvar: [batch..., one_or_L]",
+    "Fmu: [broadcast batch..., L]",
+    "Fvar: [broadcast batch..., one_or_L]",
     "C: [K, L]",
     "return: [batch..., K]",
 )
@@ -96,8 +96,8 @@ def expected_softmax(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
 
 
 @check_shapes(
-    "Fmu: [batch..., L]",
-    "Fvar: [batch..., one_or_L]",
+    "Fmu: [broadcast batch..., L]",
+    "Fvar: [broadcast batch..., one_or_L]",
     "C: [K, L]",
     "return: [batch..., K]",
 )
@@ -119,8 +119,8 @@ def softmax_variance(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
 
 
 @check_shapes(
-    "Fmu: [batch..., L]",
-    "Fvar: [batch..., one_or_L]",
+    "Fmu: [broadcast batch..., L]",
+    "Fvar: [broadcast batch..., one_or_L]",
     "C: [K, L]",
     "return: [batch...]",
 )
@@ -143,8 +143,8 @@ def expected_entropy(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
 
 
 @check_shapes(
-    "Fmu: [batch..., L]",
-    "Fvar: [batch..., one_or_L]",
+    "Fmu: [broadcast batch..., L]",
+    "Fvar: [broadcast batch..., one_or_L]",
     "C: [K, L]",
     "return: [batch..., K]",
 )
@@ -346,6 +346,10 @@ def _by_rows(
     Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
     C = tf.convert_to_tensor(C, Fmu.dtype)
     num_latents = Fmu.shape[-1]
+    if Fmu.shape[:-1] != Fvar.shape[:-1] or not Fmu.shape[:-1].is_fully_defined():
+        batch = tf.broadcast_dynamic_shape(tf.shape(Fmu)[:-1], tf.shape(Fvar)[:-1])
+        Fmu = tf.broadcast_to(Fmu, tf.concat([batch, [num_latents]], axis=0))
+        Fvar = tf.broadcast_to(Fvar, tf.concat([batch, [Fvar.shape[-1]]], axis=0))
     mean = tf.reshape(Fmu, [-1, num_latents])
     var = tf.reshape(Fvar, [-1, Fvar.shape[-1]])
     _, weights = rule(1 if rule.per_row else num_latents, Fmu.dtype)

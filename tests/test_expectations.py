@@ -132,6 +132,14 @@ def test_rows_do_not_depend_on_their_batch(
             np.testing.assert_allclose(row, whole[i, j], rtol=1e-12)
 
 
+@pytest.mark.parametrize("expectation", ALL)
+def test_means_and_variances_broadcast(expectation: Expectation, rng: np.random.Generator) -> None:
+    m, v, C = problem(rng, 4, 2, 3)
+    broadcast = expectation(m[:, :1], v, C, Sobol(num_nodes=16))
+    repeated = expectation(np.repeat(m[:, :1], 3, axis=1), v, C, Sobol(num_nodes=16))
+    np.testing.assert_allclose(broadcast, repeated, rtol=1e-13)
+
+
 @pytest.mark.parametrize("kept", [0, 10**9])
 @pytest.mark.parametrize("expectation", [expected_softmax, expected_log_softmax])
 def test_blocks_of_rows_change_neither_values_nor_gradients(
