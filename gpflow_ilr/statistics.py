@@ -26,7 +26,7 @@ from gpflow.kernels import Kernel
 
 from gpflow_ilr.blocks import stack_over
 
-__all__ = ["GroupStatistics", "RowGroups", "default_chunk", "group_statistics"]
+__all__ = ["GroupStatistics", "RowGroups", "default_chunk", "group_statistics", "without_gradient"]
 
 # Elements of one [M, rows] block of a chunk. Blocks of this size stay in a core's cache between the
 # kernel's elementwise operations, and are large enough for the matrix products to run at full speed.
@@ -191,6 +191,29 @@ def group_statistics(
     kappa, S, G, Q = statistics(L_inv)
     count = tf.constant(np.diff(groups.offsets), default_float())
     return GroupStatistics(count, kappa, S, G, Q)
+
+
+def without_gradient(
+    statistics: GroupStatistics, parameters: Sequence[tf.Tensor]
+) -> GroupStatistics:
+    """The statistics themselves, refusing a gradient that would miss rows held elsewhere.
+
+    :param statistics: sums over rows, some of which cannot be visited.
+    :param parameters: what the sums depend on.
+    """
+
+    @tf.custom_gradient
+    def constant(*_: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
+        def gradient(*_: tf.Tensor) -> None:
+            raise ValueError(
+                "Some rows of this model are held elsewhere, and its gradient would miss them. Train "
+                "with gpflow_ilr.distributed.training_loss_closure(model, strategy); for gradients "
+                "of predictions use model.posterior()."
+            )
+
+        return tuple(tf.identity(s) for s in statistics), gradient
+
+    return GroupStatistics(*constant(*parameters))
 
 
 def _per_group(

@@ -45,7 +45,13 @@ from gpflow_ilr.models.conjugate import (
     prior_covariance,
     squared_norms,
 )
-from gpflow_ilr.statistics import GroupStatistics, RowGroups, default_chunk, group_statistics
+from gpflow_ilr.statistics import (
+    GroupStatistics,
+    RowGroups,
+    default_chunk,
+    group_statistics,
+    without_gradient,
+)
 
 __all__ = ["CollapsedClassifier", "KeptStatistics"]
 
@@ -59,6 +65,8 @@ class KeptStatistics:
 
     statistics: list[GroupStatistics]
     fingerprint: tuple[list[Any], list[np.ndarray]]
+    elsewhere: bool = False
+    """Some of the rows are held elsewhere, so that the sums cannot be computed again here."""
 
 
 class CollapsedClassifier(ConjugateClassifier):
@@ -179,6 +187,10 @@ class CollapsedClassifier(ConjugateClassifier):
         rows: tuple[tf.Tensor, tf.Tensor, RowGroups] | None = None,
     ) -> GroupStatistics:
         """Sums over the training rows, or over other ``rows`` (X, labels, groups)."""
+        if rows is None and known is not None and self._has_rows_elsewhere:
+            parts = (self.kernel, self.inducing_variable, self.mean_function)
+            parameters = [tf.convert_to_tensor(v) for p in parts for v in p.trainable_variables]
+            return without_gradient(known, [L_inv, *parameters])
         X, labels, groups = rows or (self.data[0], self._labels, self._groups)
         return group_statistics(
             block.kernel,
@@ -199,28 +211,33 @@ class CollapsedClassifier(ConjugateClassifier):
 
         Where one noise is shared, this is GPflow's ``SGPR`` on those targets with kernel scale² k.
         """
-        return self._log_evidence_in_paper_units()
+        return self._log_evidence()
 
     def _log_evidence(self) -> tf.Tensor:
-        return tf.add_n(
+        blocks = self._output_blocks
+        known = self._known_statistics() if self._has_rows_elsewhere else [None] * len(blocks)
+        return self._bound(
             [
-                collapsed_bound(
-                    self._statistics(b, self._whitening(b)), self._table(b), self._noise(b)
-                )
-                for b in self._output_blocks
+                self._statistics(b, self._whitening(b), statistics)
+                for b, statistics in zip(blocks, known, strict=True)
             ]
         )
+
+    def _bound(self, statistics: Sequence[GroupStatistics]) -> tf.Tensor:
+        """The bound that follows from sums over any rows, one for each block of outputs."""
+        blocks = self._output_blocks
+        bounds = [
+            collapsed_bound(s, self._table(b), self._noise(b))
+            for b, s in zip(blocks, statistics, strict=True)
+        ]
+        return self._in_paper_units(tf.add_n(bounds), tf.reduce_sum(statistics[0].count))
 
     # The posterior
 
     def _posteriors(self, differentiable: bool = False) -> list[WhitenedPosterior]:
         """q(whitened u) of each block; eagerly, the statistics are kept while they stay valid."""
-        blocks = self._output_blocks
-        known: Sequence[GroupStatistics | None] = [None] * len(blocks)
-        if tf.executing_eagerly():
-            known = self._kept_statistics() or known
         posteriors, kept = [], []
-        for block, statistics in zip(blocks, known, strict=True):
+        for block, statistics in zip(self._output_blocks, self._known_statistics(), strict=True):
             L_inv = self._whitening(block)
             kept.append(self._statistics(block, L_inv, statistics))
             posteriors.append(
@@ -228,7 +245,7 @@ class CollapsedClassifier(ConjugateClassifier):
                     L_inv, kept[-1], self._table(block), self._noise(block), differentiable
                 )
             )
-        if tf.executing_eagerly():
+        if tf.executing_eagerly() and not self._has_rows_elsewhere:
             self._kept = KeptStatistics(kept, self._fingerprint())
         return posteriors
 
@@ -239,15 +256,37 @@ class CollapsedClassifier(ConjugateClassifier):
         values = [variable.numpy() for part in parts for variable in part.variables]
         return parts, [*values, np.array(default_jitter()), np.array(default_float() == np.float64)]
 
+    def _known_statistics(self) -> Sequence[GroupStatistics | None]:
+        """For each block the statistics, where they are kept and may be used, or None."""
+        if tf.executing_eagerly() or self._has_rows_elsewhere:
+            with tf.init_scope():
+                kept = self._kept_statistics()
+            if kept is not None:
+                return kept
+        return [None] * len(self._output_blocks)
+
     def _kept_statistics(self) -> list[GroupStatistics] | None:
-        """The kept statistics, or None if there are none or a parameter has changed since."""
+        """The kept statistics, or None if there are none or a parameter has changed since.
+
+        :raises ValueError: if a parameter has changed and some rows are held elsewhere.
+        """
         if self._kept is None:
             return None
         (old_parts, old_values), (parts, values) = self._kept.fingerprint, self._fingerprint()
         same = all(map(operator.is_, old_parts, parts)) and all(
             map(np.array_equal, old_values, values)
         )
+        if not same and self._kept.elsewhere:
+            raise ValueError(
+                "The kernel, the inducing inputs or the mean function (or, with soft labels, the "
+                "smoothing) have changed since the statistics of rows held elsewhere were adopted. "
+                "Adopt new ones: gpflow_ilr.distributed.share_statistics(model, strategy)."
+            )
         return self._kept.statistics if same else None
+
+    @property
+    def _has_rows_elsewhere(self) -> bool:
+        return self._kept is not None and self._kept.elsewhere
 
     def compute_qu(self) -> MeanAndVariance:
         """Mean [M, P] and covariance [P, M, M] of q(u), in the paper's units."""

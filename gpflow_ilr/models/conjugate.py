@@ -168,18 +168,18 @@ class ConjugateClassifier(
         # Not converted: autograph would take seconds to find that there is nothing to convert.
         if self.objective == "loo":
             return self.loo_log_density()
-        return self._log_evidence_in_paper_units()
-
-    def _log_evidence_in_paper_units(self) -> tf.Tensor:
-        """Evidence of the paper's targets: a density, so it takes −log scale for each target."""
-        targets = tf.cast(self.num_data * self.num_latent_gps, default_float())
-        # A constant for training: where the scale were trainable, the density would grow for ever
-        # as the scale, and the targets with it, went to zero.
-        return self._log_evidence() - targets * tf.math.log(tf.stop_gradient(self.code.scale))
+        return self._log_evidence()
 
     @abc.abstractmethod
     def _log_evidence(self) -> tf.Tensor:
-        """Log evidence, or a bound on it, in the code's units."""
+        """Log evidence of the paper's targets, or a bound on it."""
+
+    def _in_paper_units(self, log_evidence: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
+        """Evidence of the paper's targets: a density, so it takes −log scale for each target."""
+        targets = tf.cast(num_rows * self.num_latent_gps, default_float())
+        # A constant for training: where the scale were trainable, the density would grow for ever
+        # as the scale, and the targets with it, went to zero.
+        return log_evidence - targets * tf.math.log(tf.stop_gradient(self.code.scale))
 
     @abc.abstractmethod
     def loo_log_density(self) -> tf.Tensor:

@@ -45,7 +45,7 @@ class ExactClassifier(ConjugateClassifier):
 
         Where one noise is shared, this is GPflow's ``GPR`` on those targets with kernel scale² k.
         """
-        return self._log_evidence_in_paper_units()
+        return self._log_evidence()
 
     def _regression(self, block: OutputBlock) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """K [N, N], targets less mean function [N, P], and noise variances [N, 1 or P]."""
@@ -60,7 +60,8 @@ class ExactClassifier(ConjugateClassifier):
         return K, targets if mean is None else targets - mean, tf.maximum(V, floor)
 
     def _log_evidence(self) -> tf.Tensor:
-        return tf.add_n([dense_log_evidence(*self._regression(b)) for b in self._output_blocks])
+        evidences = [dense_log_evidence(*self._regression(b)) for b in self._output_blocks]
+        return self._in_paper_units(tf.add_n(evidences), self.num_data)
 
     def _loo(self, rows: tf.Tensor | None = None, training: bool = False) -> MeanAndVariance:
         """With C = (K + V)⁻¹: mean_−n = t_n − [C t]_n / C_nn, variance_−n = 1/C_nn − V_n."""

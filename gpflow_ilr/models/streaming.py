@@ -4,7 +4,7 @@ The data enter a collapsed model as sums over rows, so a posterior follows a cha
 adding or subtracting the sums of the changed rows; hyperparameters and inducing inputs stay.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -56,6 +56,18 @@ class StreamingRows(CollapsedClassifier):
         self._set_data(*(tf.gather(x, remaining) for x in (*self.data, self._labels)))
         self._kept = kept
 
+    def adopt(self, statistics: Sequence[GroupStatistics]) -> None:
+        """Take sums over rows, of which some are held elsewhere, in place of the model's own sums.
+
+        The model then predicts, is calibrated (on its own rows), updated and saved as one that was
+        built on all rows, but cannot be trained: a change of the kernel, the inducing inputs or the
+        mean function makes it ask for new sums.
+
+        :param statistics: sums over all rows, the model's own among them, one for each block of
+            outputs, computed with the model's present parameters.
+        """
+        self._kept = KeptStatistics(list(statistics), self._fingerprint(), elsewhere=True)
+
     def _check_rows(self, X: InputData, y: OutputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         X, _, labels = check_data((X, y), self.code)
         if X.shape[1] != self.data[0].shape[1]:
@@ -86,7 +98,7 @@ class StreamingRows(CollapsedClassifier):
             combine(old, self._statistics(block, self._whitening(block), rows=rows))
             for block, old in zip(self._output_blocks, kept, strict=True)
         ]
-        return KeptStatistics(merged, self._fingerprint())
+        return KeptStatistics(merged, self._fingerprint(), self._has_rows_elsewhere)
 
 
 def _keys(X: tf.Tensor, labels: tf.Tensor) -> np.ndarray:
