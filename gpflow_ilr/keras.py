@@ -1,0 +1,94 @@
+"""A sparse GP classifier as the last layer of a Keras 3 network.
+
+::
+
+    head = GPHead(num_classes=K, num_inducing=100, num_data=len(X))
+    model = keras.Sequential([backbone, head])
+    head.adapt(backbone.predict(X))
+    model.compile("adam", loss=ELBOLoss(), metrics=["accuracy"])
+    model.fit(X, y)
+    model.predict(X_test)  # probabilities [N, K]
+
+The logic is in :mod:`gpflow_ilr.gp_head`; :mod:`gpflow_ilr.tf_keras` has the same names for tf_keras.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from gpflow_ilr.elbo_loss import ELBOLossLogic
+from gpflow_ilr.gp_head import HeadLogic
+
+__all__ = ["GPHead", "ELBOLoss"]
+
+
+def check_keras(version: str, backend: str) -> None:
+    """Refuse versions of Keras 3 in which the layer would not be trained.
+
+    :param version: of Keras.
+    :param backend: of Keras.
+    :raises ImportError: with the fix.
+    """
+    if tuple(int(part) for part in version.split(".")[:2]) < (3, 10):
+        raise ImportError(
+            f"gpflow_ilr.keras needs Keras 3.10 or later, but Keras is {version}: earlier ones copy "
+            "the GP's variables and train the copies. Run pip install 'keras>=3.10', or use "
+            "gpflow_ilr.tf_keras with tf_keras."
+        )
+    if backend != "tensorflow":
+        raise ImportError(
+            f"gpflow_ilr.keras needs Keras' TensorFlow backend, but the backend is {backend!r}. Set "
+            "the environment variable KERAS_BACKEND=tensorflow before Keras is imported."
+        )
+
+
+check_keras(keras.__version__, keras.backend.backend())
+
+
+@keras.saving.register_keras_serializable(package="gpflow_ilr")
+class GPHead(HeadLogic, keras.layers.Layer):
+    """A GP classifier as a Keras 3 layer; see :class:`~gpflow_ilr.gp_head.HeadLogic`."""
+
+    _keras = keras
+
+    def build(self, input_shape: Any) -> None:
+        """Make the GP, for features [N, D].
+
+        :param input_shape: their shape.
+        """
+        self.gp = self._build_gp(input_shape[-1])
+        # Keras 3 does not look into GPflow's modules, so it is given each variable under its own type.
+        self._aliases = [
+            keras.Variable(
+                variable,
+                dtype=variable.dtype.name,
+                trainable=bool(variable.trainable),
+                autocast=False,
+                name=path.removeprefix("."),
+            )
+            for path, variable in self._gp_variables().items()
+        ]
+        self._flags_changed()
+
+    @property
+    def trainable(self) -> bool:
+        """Whether the layer is trained, apart from its frozen parts."""
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        self._trainable = bool(value)
+        self._flags_changed()
+
+    def _flags_changed(self) -> None:
+        for alias, (path, variable) in zip(
+            getattr(self, "_aliases", ()), self._gp_variables().items(), strict=True
+        ):
+            alias.trainable = self._trainable and self._is_trained(path, variable)
+
+
+@keras.saving.register_keras_serializable(package="gpflow_ilr")
+class ELBOLoss(ELBOLossLogic, keras.losses.Loss):
+    """The loss of GPHead as a Keras 3 loss; see :class:`~gpflow_ilr.elbo_loss.ELBOLossLogic`."""

@@ -1,0 +1,50 @@
+"""A sparse GP classifier as the last layer of a tf_keras (Keras 2) network.
+
+The same names with the same arguments as in :mod:`gpflow_ilr.keras`, for models that are built with
+``tf_keras``, the generation of Keras that GPflow itself uses.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from gpflow_ilr.elbo_loss import ELBOLossLogic
+from gpflow_ilr.gp_head import HeadLogic
+
+__all__ = ["GPHead", "ELBOLoss"]
+
+
+@tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
+class GPHead(HeadLogic, tf_keras.layers.Layer):
+    """A GP classifier as a tf_keras layer; see :class:`~gpflow_ilr.gp_head.HeadLogic`."""
+
+    _keras = tf_keras
+
+    def build(self, input_shape: Any) -> None:
+        """Make the GP, for features [N, D].
+
+        :param input_shape: their shape.
+        """
+        self.gp = self._build_gp(input_shape[-1])
+        super().build(input_shape)
+
+    @property
+    def trainable_weights(self) -> list[tf.Variable]:
+        """Variables that are trained."""
+        if not self.trainable:
+            return []
+        return [v for path, v in self._gp_variables().items() if self._is_trained(path, v)]
+
+    @property
+    def non_trainable_weights(self) -> list[tf.Variable]:
+        """Variables that are not trained, because the layer or their part is frozen."""
+        trained = {id(v) for v in self.trainable_weights}
+        return [v for v in self._gp_variables().values() if id(v) not in trained]
+
+
+@tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
+class ELBOLoss(ELBOLossLogic, tf_keras.losses.Loss):
+    """The loss of GPHead as a tf_keras loss; see :class:`~gpflow_ilr.elbo_loss.ELBOLossLogic`."""

@@ -1,0 +1,80 @@
+"""Both generations of Keras behind one face, and the small models that tests of the head share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import gpflow
+import keras
+import numpy as np
+import tf_keras
+
+import gpflow_ilr.keras
+import gpflow_ilr.tf_keras
+from gpflow_ilr import ILRLikelihood
+
+K, D, N, M = 3, 2, 24, 6
+RNG = np.random.default_rng(1)
+X = RNG.normal(size=(N, 4))
+Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A Keras package with the head and the loss made for it."""
+
+    keras: Any
+    GPHead: type
+    ELBOLoss: type
+
+    def head(self, **options: Any) -> Any:
+        return self.GPHead(**{"num_classes": K, "num_inducing": M, "num_data": N, **options})
+
+    def backbone(self, dtype: str = "float32") -> Any:
+        layers = self.keras.layers
+        return self.keras.Sequential(
+            [
+                layers.Input((4,), dtype=dtype.replace("mixed_", "")),
+                layers.Dense(D, activation="tanh", dtype=dtype),
+            ]
+        )
+
+    def model(self, head: Any = None, dtype: str = "float32") -> Any:
+        """A network with a head that stands away from its start, where gradients say something."""
+        self.keras.utils.set_random_seed(0)
+        head = self.head(dtype=dtype) if head is None else head
+        model = self.keras.Sequential([self.backbone(dtype), head])
+        model.build((None, 4))
+        head.adapt(np.asarray(model.layers[0](X)))
+        head.gp.q_mu.assign(np.random.default_rng(2).normal(size=head.gp.q_mu.shape))
+        return model
+
+    def compiled(self, model: Any, loss: Any = None, rate: float = 0.02, **options: Any) -> Any:
+        optimizer = self.keras.optimizers.Adam(rate)
+        model.compile(optimizer, loss=self.ELBOLoss() if loss is None else loss, **options)
+        return model
+
+
+STACKS = {
+    "keras": Stack(keras, gpflow_ilr.keras.GPHead, gpflow_ilr.keras.ELBOLoss),
+    "tf_keras": Stack(tf_keras, gpflow_ilr.tf_keras.GPHead, gpflow_ilr.tf_keras.ELBOLoss),
+}
+
+
+def svgp_by_hand(head: Any) -> gpflow.models.SVGP:
+    """GPflow's own SVGP with the parameters of a head."""
+    gp = head.gp
+    model = gpflow.models.SVGP(
+        gpflow.kernels.SquaredExponential(),
+        ILRLikelihood(K),
+        gp.inducing_variable.Z.numpy(),
+        num_latent_gps=K - 1,
+        num_data=N,
+    )
+    model.kernel.variance.assign(gp.kernel.variance)
+    model.kernel.lengthscales.assign(gp.kernel.lengthscales)
+    model.q_mu.assign(gp.q_mu)
+    model.q_sqrt.assign(gp.q_sqrt)
+    model.likelihood.W.assign(gp.likelihood.W)
+    return model
