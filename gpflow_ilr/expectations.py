@@ -9,12 +9,10 @@ and the expected entropy, has no closed form, so it is a weighted sum over the n
 Probabilities are plain averages: positive, and of sum one. E[log π] is what variational training
 maximises, and an optimiser finds every weakness of fixed nodes: where classes are well separated it
 makes the variances large and leads them past the nodes, until the bound it reports is wrong by ten
-percent or more, with 64 nodes as with 512. So E[log π] is computed with more care:
-
-- Each class against the level of the others is a one-dimensional problem with a known answer; their
-  sum is a control variate that catches the events between the nodes (:func:`_one_against_rest`).
-- The leading coordinates of the nodes point where the row is most uncertain of its class, however
-  the latents are mixed (:func:`_leading_directions`).
+percent or more, with 64 nodes as with 512. So E[log π] has a control variate: each class against the
+level of the others is a one-dimensional problem with a known answer, and their sum catches the
+events between the nodes (:func:`_one_against_rest`), with a weight that follows the row
+(:func:`_correction`).
 
 Rows are worked off in blocks: memory does not grow with their number.
 """
@@ -22,12 +20,11 @@ Rows are worked off in blocks: memory does not grow with their number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow.base import AnyNDArray, TensorType
+from gpflow.base import TensorType
 
 from gpflow_ilr.blocks import map_rows
 from gpflow_ilr.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule
@@ -161,59 +158,67 @@ def expected_log_softmax(
 
     def block(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         var = tf.broadcast_to(var, tf.shape(mean))
-        centre, deviation, weights = _logits(mean, var, C, rule, leading=True)
+        centre, deviation, weights = _logits(mean, var, C, rule)
         logits = centre + deviation
         peak = tf.stop_gradient(tf.reduce_max(logits, axis=-1, keepdims=True))
         exponential = tf.exp(logits - peak)
         total = tf.reduce_sum(exponential, axis=-1, keepdims=True)
         r = _average(weights, exponential / total)  # E[π], as the nodes have it
-        level = _average(weights, tf.math.log(total) + peak)  # E[log Σ exp], as the nodes have it
-        if rule.per_row:  # draws do not have mean 0, and E[rᵀd] is known to be 0
-            level -= tf.reduce_sum(r * _average(weights, deviation), axis=-1, keepdims=True)
+        common = tf.reduce_sum(r * deviation, axis=-1, keepdims=True)
+        excess = tf.math.log(total) + peak - common  # E[rᵀd] is known to be 0
+        level = _average(weights, excess)  # E[log Σ exp], as the nodes have it
+        control, known = _one_against_rest(centre, deviation - common, var, C, r, level)
         gap = level - tf.reduce_logsumexp(centre, axis=-1, keepdims=True)
-        known, estimated = _one_against_rest(centre, deviation, weights, var, C, r, level)
-        # The weight of the control is one, but where classes rise together and the control counts
-        # them twice. As Jensen's inequality wants it, level ≥ log Σ exp C m for every set of
-        # centred nodes, and with this weight also after the correction.
-        tiny = tf.cast(100.0 * np.finfo(centre.dtype.as_numpy_dtype).eps, centre.dtype)
-        weight = tf.minimum(
-            tf.ones_like(gap), (tf.nn.relu(gap) + tiny) / (tf.nn.relu(estimated) + tiny)
-        )
-        return centre - (level + weight * (known - estimated))
+        return centre - level - _correction(weights, excess - level, control, known, gap)
 
     return _by_rows(block, Fmu, Fvar, C, rule)
 
 
 def _one_against_rest(
     centre: tf.Tensor,
-    deviation: tf.Tensor,
-    weights: tf.Tensor,
+    contrast: tf.Tensor,
     var: tf.Tensor,
     C: tf.Tensor,
     r: tf.Tensor,
     level: tf.Tensor,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """E[q] − q(0) of a control variate q for log Σ exp: its value, and what the nodes make of it.
+    """A control variate for log Σ exp: q − q(0) [S, R, 1] at the nodes, and its expectation [R, 1].
 
-    With logits C m + d and a_k = 1 − r_k, each class k against the level of the others contributes
+    With logits C m + d, contrasts d_k − rᵀd and a_k = 1 − r_k, each class k against the level of the
+    others contributes
 
         q(d) = Σ_k a_k softplus(b_k + t_k),   t_k = (d_k − rᵀd)/a_k,   b_k = (C m)_k − level − log a_k.
 
-    This is log Σ exp itself, but for a linear term, for two classes, and where at most one class at
-    a time comes near the leading one; its curvature at d = 0 is the right one for all K. The t_k
+    This is log Σ exp − rᵀd itself, but for a constant, for two classes, and where at most one class
+    at a time comes near the leading one; its curvature at d = 0 is the right one for all K. The t_k
     are Gaussian, so that E[softplus(b + t)] has a closed form (:func:`_expected_softplus`).
     """
     a = 1.0 - r + 0.05 * r**4  # bounded away from zero, where a term does not matter any more
     b = centre - level - tf.math.log(a)
+    control = tf.reduce_sum(a * tf.nn.softplus(b + contrast / a), axis=-1, keepdims=True)
+    control -= tf.reduce_sum(a * tf.nn.softplus(b), axis=-1, keepdims=True)
     known = _expected_softplus(b, _spread(var, C, r) / tf.square(a))
-    known -= _expected_softplus(b, tf.zeros_like(b))
-    common = tf.reduce_sum(r * deviation, axis=-1, keepdims=True)
-    estimated = _average(weights, tf.nn.softplus(b + (deviation - common) / a))
-    estimated -= tf.nn.softplus(b)
-    return (
-        tf.reduce_sum(a * known, axis=-1, keepdims=True),
-        tf.reduce_sum(a * estimated, axis=-1, keepdims=True),
-    )
+    known -= _expected_softplus(b, tf.zeros_like(b))  # so that their errors cancel for small var
+    return control, tf.reduce_sum(a * known, axis=-1, keepdims=True)
+
+
+def _correction(
+    weights: tf.Tensor, excess: tf.Tensor, control: tf.Tensor, known: tf.Tensor, gap: tf.Tensor
+) -> tf.Tensor:
+    """β(known − Σ_s w_s control_s): what the nodes miss of the excess [S, R, 1], of average 0.
+
+    β is the regression of the excess on the control over the nodes: near one where classes come up
+    one at a time, less where some rise together, which the control counts each for itself. A fixed
+    weight is exploited: the optimiser makes the control err. Beyond gap/Σ_s w_s control_s a weight
+    would break Jensen's inequality, E[log Σ exp] ≥ log Σ exp C m, which centred nodes respect; so
+    what an optimiser can gain is bounded for all nodes whatever.
+    """
+    tiny = tf.cast(100.0 * np.finfo(gap.dtype.as_numpy_dtype).eps, gap.dtype)
+    estimated = _average(weights, control)
+    residual = control - estimated
+    beta = _average(weights, excess * residual) / (_average(weights, tf.square(residual)) + tiny**2)
+    largest = (tf.nn.relu(gap) + tiny) / (tf.nn.relu(estimated) + tiny)
+    return tf.clip_by_value(beta, 0.0, tf.minimum(largest, 1.0)) * (known - estimated)
 
 
 def _expected_softplus(mean: tf.Tensor, var: tf.Tensor) -> tf.Tensor:
@@ -240,46 +245,10 @@ def _spread(var: tf.Tensor, C: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
     return tf.nn.relu(spread)  # rounding may leave less than nothing
 
 
-def _leading_directions(
-    centre: tf.Tensor, var: tf.Tensor, C: tf.Tensor, count: int
-) -> list[tuple[tf.Tensor, tf.Tensor]]:
-    """Directions q [R, L] of g, orthogonal, in which log Σ exp C(m + √v ∘ g) is least linear.
-
-    They span a random sketch of √V Cᵀ(diag r − r rᵀ), the noise in the metric of the curvature of
-    log Σ exp, with r a rough guess of E[π] that needs no nodes. A direction that hardly differs from
-    the previous ones is shorter than one: with it comes √(1 − |q|²), [R, 1].
-    """
-    spread = _spread(var, C, tf.nn.softmax(centre))
-    # E[σ(x)] for x ~ N(μ, τ²) is about σ(μ/√(1 + πτ²/8)).
-    r = tf.sigmoid(tf.nn.log_softmax(centre) / tf.sqrt(1.0 + np.pi / 8.0 * spread))
-    r /= tf.reduce_sum(r, axis=-1, keepdims=True)
-    scores = tf.constant(_scores(C.shape[0], count), C.dtype)
-    contrast = r[:, :, None] * (scores - tf.matmul(r, scores)[:, None, :])  # [R, K, J]
-    sd = tf.sqrt(tf.maximum(var, np.finfo(var.dtype.as_numpy_dtype).eps))
-    directions: list[tuple[tf.Tensor, tf.Tensor]] = []
-    for j in range(count):
-        q = sd * tf.matmul(contrast[:, :, j], C)
-        q *= tf.math.rsqrt(tf.reduce_sum(q * q, axis=-1, keepdims=True) + 1e-30)
-        for previous, _ in directions:
-            q -= previous * tf.reduce_sum(previous * q, axis=-1, keepdims=True)
-        norm2 = tf.reduce_sum(q * q, axis=-1, keepdims=True)
-        directions.append((q * tf.math.rsqrt(norm2 + 1e-6), tf.sqrt(1e-6 / (norm2 + 1e-6))))
-    return directions
-
-
-@lru_cache(maxsize=32)
-def _scores(num_classes: int, count: int) -> AnyNDArray:
-    """Fixed random scores of the classes, whose contrasts the leading directions are."""
-    return np.random.default_rng(0).normal(size=(num_classes, count))
-
-
 def _logits(
-    mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rule: NodeRule, leading: bool = False
+    mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rule: NodeRule
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S].
-
-    :param leading: whether the rule's leading coordinates go to the leading directions.
-    """
+    """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S]."""
     num_rows, num_latents = tf.shape(mean)[0], mean.shape[-1]
     centre = tf.matmul(mean, C, transpose_b=True)
     # A variance below the rounding error of one changes only the slope of √, which is ∞ at 0.
@@ -290,40 +259,13 @@ def _logits(
         scaled = tf.reshape(sd * nodes, [-1, num_latents])  # one large product, not S small ones
         deviation = tf.matmul(scaled, C, transpose_b=True)
         return centre, tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]]), weights
+    nodes, weights = rule(num_latents, mean.dtype)
     if var.shape[-1] == 1:
-        nodes, weights = rule(num_latents, mean.dtype)
         return centre, sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :], weights
-    count = min(rule.num_leading, num_latents - 1) if leading else 0
-    nodes, weights = rule(count + num_latents, mean.dtype)
-    # The map of each row from nodes to logits, [J + L, R, K]: one large product with the nodes.
+    # The map of each row from nodes to logits, [L, R, K]: one large product with the nodes.
     loading = tf.transpose(sd)[:, :, None] * tf.transpose(C)[:, None, :]
-    if count:
-        loading = _turned(loading, _leading_directions(centre, var, C, count), sd, C)
-    flat = tf.reshape(loading, [count + num_latents, num_rows * C.shape[0]])
-    deviation = tf.reshape(tf.matmul(nodes, flat), [weights.shape[0], num_rows, C.shape[0]])
-    return centre, deviation, weights
-
-
-def _turned(
-    loading: tf.Tensor, directions: list[tuple[tf.Tensor, tf.Tensor]], sd: tf.Tensor, C: tf.Tensor
-) -> tf.Tensor:
-    """The loading [J + L, R, K] after leading coordinate j has taken the place of direction q_j.
-
-    With nodes (x, g) this is g ← g + q_j t_j, t_j = x_j − q_jᵀg/(1 + √(1 − |q_j|²)), one j after the
-    other: rotations of (x, g), so that g stays standard normal, and its part along q_j becomes x_j
-    if q_j has length one. t_j is linear in the nodes; its coefficients are in ``rows``.
-    """
-    count = len(directions)
-    loading = tf.concat([tf.zeros_like(loading[:count]), loading], axis=0)
-    rows: list[tf.Tensor] = []  # of t_j, each [J + L, R]
-    for j, (q, complement) in enumerate(directions):
-        row = tf.pad(tf.transpose(q), [[count, 0], [0, 0]])
-        for i in range(j):
-            row += tf.reduce_sum(q * directions[i][0], axis=-1) * rows[i]
-        unit = tf.one_hot(j, row.shape[0], dtype=q.dtype)[:, None]
-        rows.append(unit - row / (1.0 + complement[:, 0]))
-        loading += rows[j][:, :, None] * tf.matmul(sd * q, C, transpose_b=True)
-    return loading
+    deviation = tf.matmul(nodes, tf.reshape(loading, [num_latents, num_rows * C.shape[0]]))
+    return centre, tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]]), weights
 
 
 def _average(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

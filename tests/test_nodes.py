@@ -21,14 +21,6 @@ def test_default_nodes_have_the_first_two_moments_of_the_standard_normal(num_lat
     np.testing.assert_allclose(covariance, np.eye(num_latents), atol=1e-12)
 
 
-@pytest.mark.parametrize("num_latents", [2, 9, 25, 99])
-def test_default_nodes_keep_their_covariance_with_leading_coordinates(num_latents: int) -> None:
-    rule = default_rule(num_latents)
-    nodes, _ = nodes_of(rule, num_latents + rule.num_leading)
-    assert len(nodes) >= 2 * nodes.shape[1]
-    np.testing.assert_allclose(np.cov(nodes.T, bias=True), np.eye(nodes.shape[1]), atol=1e-12)
-
-
 def test_fewer_sobol_pairs_than_latents_have_the_right_mean_squared_radius() -> None:
     nodes, _ = nodes_of(Sobol(num_nodes=16), 25)
     np.testing.assert_array_equal(nodes[:8], -nodes[8:])

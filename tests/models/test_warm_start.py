@@ -162,22 +162,12 @@ def test_the_start_is_a_copy_with_the_same_trainable_parameters():
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_training_from_the_warm_start_is_ahead_of_a_cold_one():
+def test_the_warm_start_is_ahead_of_a_cold_one():
     model = collapsed()
+    k = scaled_kernel(kernel(), float(model.code.scale) ** 2)
+    cold = ILRSVGP(k, model.inducing_variable, num_classes=K, num_data=N)
     warm = ILRSVGP.from_collapsed(model)
-    cold = ILRSVGP(
-        scaled_kernel(kernel(), float(model.code.scale) ** 2),
-        model.inducing_variable,
-        num_classes=K,
-        num_data=N,
-    )
-    elbos = []
-    for start in (warm, cold):
-        closure = start.training_loss_closure((X, Y))
-        options = {"maxiter": 3}
-        gpflow.optimizers.Scipy().minimize(closure, start.trainable_variables, options=options)
-        elbos.append(-float(closure()))
-    assert elbos[0] > elbos[1]
+    assert warm.elbo((X, Y)) > cold.elbo((X, Y)) + 10.0  # nats
 
 
 @pytest.mark.parametrize(
