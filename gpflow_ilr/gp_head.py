@@ -1,9 +1,9 @@
 """A sparse GP classifier as the last layer of a network: what both generations of Keras share.
 
 :mod:`gpflow_ilr.keras` (Keras 3) and :mod:`gpflow_ilr.tf_keras` (Keras 2) each join
-:class:`HeadLogic` to their own ``Layer`` and :class:`~gpflow_ilr.elbo_loss.ELBOLossLogic` to their own ``Loss``. Inside the
-layer is an :class:`~gpflow_ilr.ILRSVGP` on the features h that the network before it computes. Per row
-of the data, the negative evidence lower bound is
+:class:`HeadLogic` to their own ``Layer`` (and the loss of :mod:`gpflow_ilr.elbo_loss` to their own).
+Inside the layer is an :class:`~gpflow_ilr.ILRSVGP` on the features h that the network before it
+computes. Per row of the data, the negative evidence lower bound is
 
     −ELBO/N = mean_n −E_q[log π_y(h_n)] + KL(q ‖ p)/N,
 
@@ -72,7 +72,8 @@ class HeadLogic:
     :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``.
     :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations`.
     :param gp_dtype: ``"float64"`` or ``"float32"``, in which the GP computes, whatever the network's
-        dtype; GPflow's default float if None.
+        dtype; GPflow's default float if None. Where it is not the network's, a MirroredStrategy needs
+        ``cross_device_ops=tf.distribute.ReductionToOneDevice()``: the default packs gradients together.
     :param jitter: added to the diagonal of K_uu; if None GPflow's default, in float32 at least 1e-4.
     :param seed: seed of the inducing inputs at the start.
     :param layer: arguments of every Keras layer: ``name``, ``dtype``, ``trainable``.
@@ -325,7 +326,7 @@ class HeadLogic:
         """
         variables = self._gp_variables()
         expected = {path: tuple(v.shape) for path, v in variables.items()}
-        found = {path: tuple(store[path].shape) for path in store}
+        found = {path: tuple(store[path].shape) for path in store.keys()}  # noqa: SIM118 - Keras' stores do not iterate
         if expected != found:
             raise ValueError(
                 f"The weights are those of another GPHead: they have {found}, but this layer has "
