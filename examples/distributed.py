@@ -105,12 +105,13 @@ def uncollapsed(
     optimizer = gpflow.keras.tf_keras.optimizers.Adam(0.02)
     optimizer.build(model.trainable_variables)
 
-    def step() -> float:
+    @tf.function(autograph=False)
+    def step() -> tf.Tensor:
         with tf.GradientTape() as tape:
             value = loss()
         gradients = tape.gradient(value, model.trainable_variables)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
-        return float(value)
+        return value
 
     def train() -> float:
         return float(np.mean([step() for _ in range(ITERATIONS)]))
@@ -159,7 +160,8 @@ def main() -> None:
     build = uncollapsed if arguments.uncollapsed else collapsed
     checkpoint, train = build(strategy, rows, arguments.num_inducing)
     model = checkpoint.model
-    directory = arguments.folder / f"{type(model).__name__}-{worker}-of-{num_workers}"
+    kind = f"{type(model).__name__}-{arguments.num_inducing}"
+    directory = arguments.folder / f"{kind}-worker-{worker}-of-{num_workers}"
     manager = tf.train.CheckpointManager(
         checkpoint, str(directory), max_to_keep=2, checkpoint_name="checkpoint"
     )

@@ -76,7 +76,7 @@ except ValueError as error:
 
 # Minibatches: Adam and natural gradients, batches of different sizes on the workers.
 uncollapsed = svgp(())
-loss = training_loss_closure(uncollapsed, STRATEGY, iter(batches(WORKER)))
+loss = training_loss_closure(uncollapsed, STRATEGY, iter(batches(WORKER)), compile=False)
 adam = gpflow.keras.tf_keras.optimizers.Adam(0.01)
 for _ in range(3):
     adam.minimize(loss, uncollapsed.trainable_variables)
