@@ -12,7 +12,8 @@ makes the variances large and leads them past the nodes, until the bound it repo
 percent or more, with 64 nodes as with 512. So E[log π] has a control variate: each class against the
 level of the others is a one-dimensional problem with a known answer, and their sum catches the
 events between the nodes (:func:`_one_against_rest`), with a weight that follows the row
-(:func:`_correction`).
+(:func:`_correction`). And one coordinate of the nodes is each row's own
+(:func:`_leading_direction`).
 
 Rows are worked off in blocks: memory does not grow with their number.
 """
@@ -158,7 +159,7 @@ def expected_log_softmax(
 
     def block(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         var = tf.broadcast_to(var, tf.shape(mean))
-        centre, deviation, weights = _logits(mean, var, C, rule)
+        centre, deviation, weights = _logits(mean, var, C, rule, leading=rule.has_leading)
         logits = centre + deviation
         peak = tf.stop_gradient(tf.reduce_max(logits, axis=-1, keepdims=True))
         exponential = tf.exp(logits - peak)
@@ -246,9 +247,13 @@ def _spread(var: tf.Tensor, C: tf.Tensor, r: tf.Tensor) -> tf.Tensor:
 
 
 def _logits(
-    mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rule: NodeRule
+    mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rule: NodeRule, leading: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S]."""
+    """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S].
+
+    :param leading: whether the rule's first coordinate takes the place of the nodes' part along
+        each row's own direction q (:func:`_leading_direction`).
+    """
     num_rows, num_latents = tf.shape(mean)[0], mean.shape[-1]
     centre = tf.matmul(mean, C, transpose_b=True)
     # A variance below the rounding error of one changes only the slope of √, which is ∞ at 0.
@@ -259,13 +264,40 @@ def _logits(
         scaled = tf.reshape(sd * nodes, [-1, num_latents])  # one large product, not S small ones
         deviation = tf.matmul(scaled, C, transpose_b=True)
         return centre, tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]]), weights
-    nodes, weights = rule(num_latents, mean.dtype)
-    if var.shape[-1] == 1:
+    nodes, weights = rule(num_latents + leading, mean.dtype)
+    if var.shape[-1] == 1 and not leading:
         return centre, sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :], weights
     # The map of each row from nodes to logits, [L, R, K]: one large product with the nodes.
     loading = tf.transpose(sd)[:, :, None] * tf.transpose(C)[:, None, :]
-    deviation = tf.matmul(nodes, tf.reshape(loading, [num_latents, num_rows * C.shape[0]]))
-    return centre, tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]]), weights
+    if leading:
+        # (x, g) ↦ g + q(x − κ qᵀg), κ = 1/(1 + √(1 − |q|²)), leaves g standard normal, as a
+        # rotation of (x, g) does; its part along q becomes x if q has length one.
+        q, complement = _leading_direction(centre, sd, C)
+        along = tf.matmul(sd * q, C, transpose_b=True)
+        loading -= tf.transpose(q / (1.0 + complement))[:, :, None] * along
+        loading = tf.concat([along[None], loading], axis=0)
+    flat = tf.reshape(loading, [num_latents + leading, num_rows * C.shape[0]])
+    deviation = tf.reshape(tf.matmul(nodes, flat), [weights.shape[0], num_rows, C.shape[0]])
+    return centre, deviation, weights
+
+
+def _leading_direction(
+    centre: tf.Tensor, sd: tf.Tensor, C: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """A direction q [R, L] of g in which log Σ exp C(m + sd ∘ g) is far from linear; √(1 − |q|²).
+
+    It moves the likely classes against each other, q ∝ sd ∘ Cᵀ(r ∘ (s − rᵀs)) for different scores s
+    of the classes and a rough guess r of E[π]. Rows differ in q, so that the optimiser, which may
+    turn the latents of all rows together by the mixing matrix, cannot turn them away from the nodes.
+    q is shorter than one where hardly any class is in doubt.
+    """
+    K = C.shape[0]
+    spread = tf.matmul(tf.square(sd), tf.reduce_sum(tf.square(C), axis=0)[:, None]) / K
+    r = tf.nn.softmax(centre / tf.sqrt(1.0 + np.pi / 8.0 * spread))  # as for E[σ(x)], roughly
+    scores = tf.linspace(tf.cast(-1.0, C.dtype), 1.0, K)[:, None]
+    q = sd * tf.matmul(r * (tf.transpose(scores) - tf.matmul(r, scores)), C)
+    norm2 = tf.reduce_sum(tf.square(q), axis=-1, keepdims=True)
+    return q * tf.math.rsqrt(norm2 + 1e-12), tf.sqrt(1e-12 / (norm2 + 1e-12))
 
 
 def _average(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:

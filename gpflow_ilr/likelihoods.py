@@ -99,8 +99,9 @@ class LinkedSoftmax(SoftmaxOfLatents):
         mixing low-rank and need ``mixing``.
     :param mixing: True for a trainable W [R, L] that starts as the identity (its first L columns),
         False for no W, or the matrix that W starts from.
-    :param nodes: the rule that chooses the nodes of expectations; by default
-        :func:`gpflow_ilr.expectations.default_rule`.
+    :param nodes: the rule that chooses the nodes of expectations, kept as ``nodes`` for
+        probabilities and as ``bound_nodes`` for the variational bound; by default
+        :func:`gpflow_ilr.expectations.default_rule` for each.
     :raises ValueError: if ``num_latents`` does not fit the basis or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """
@@ -123,6 +124,7 @@ class LinkedSoftmax(SoftmaxOfLatents):
                 f"nodes must be a node rule such as Sobol(num_nodes=64), but it is {nodes!r}."
             )
         self.nodes = default_rule(num_latents) if nodes is None else nodes
+        self.bound_nodes = default_rule(num_latents, controlled=True) if nodes is None else nodes
         self.W = None if start is None else Parameter(start, dtype=default_float())
 
     @staticmethod
@@ -145,7 +147,7 @@ class LinkedSoftmax(SoftmaxOfLatents):
     def _variational_expectations(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        expected = expected_log_softmax(Fmu, Fvar, self.link, self.nodes)
+        expected = expected_log_softmax(Fmu, Fvar, self.link, self.bound_nodes)
         return tf.reduce_sum(self._rows(Y, expected) * expected, axis=-1)
 
 

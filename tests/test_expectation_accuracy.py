@@ -47,7 +47,7 @@ def monte_carlo_rmse(m: np.ndarray, v: np.ndarray, y: np.ndarray, num_draws: int
 def test_rmse_is_a_fraction_of_gpflow_softmax_at_as_many_nodes(K: int, v: float) -> None:
     m, var, y = rows(K, v, separation=0.0)
     exact = oracle(m, var)[1][np.arange(ROWS), y]
-    size = default_rule(K).num_nodes  # type: ignore[attr-defined]
+    size = default_rule(K, controlled=True).num_nodes  # type: ignore[attr-defined]
     ours = [
         expected_log_softmax(m, var, np.eye(K), Sobol(size, seed)).numpy()[np.arange(ROWS), y]
         for seed in range(SEEDS)

@@ -272,3 +272,14 @@ def test_expected_softplus_is_right_to_a_millionth(mean: float, sd: float) -> No
     )
     value = module._expected_softplus(tf.constant(mean, tf.float64), tf.constant(sd**2, tf.float64))
     assert value.numpy() == pytest.approx(exact, abs=1.5e-6)
+
+
+@pytest.mark.parametrize("K", [3, 10])
+def test_the_leading_direction_leaves_the_noise_as_it_was(K: int, rng: np.random.Generator) -> None:
+    m, v, C = problem(rng, K, 5)
+    m[0], v[1] = 0.0, 1e-9  # symmetric classes, and hardly any noise
+    m[2] = 40.0 * C[0]  # one certain class
+    _, deviation, weights = module._logits(*map(tf.constant, (m, v, C)), Sobol(), leading=True)
+    np.testing.assert_allclose(np.einsum("s,srk->rk", weights, deviation), 0.0, atol=1e-12)
+    covariance = np.einsum("s,srk,srj->rkj", weights, deviation, deviation)
+    np.testing.assert_allclose(covariance, np.einsum("kl,rl,jl->rkj", C, v, C), atol=1e-11)

@@ -91,7 +91,7 @@ def show_errors(K: int, num_rows: int, peers: bool) -> None:
     # Latents of one variance v: Hᵀf has the same softmax as K independent logits of variance v.
     logits = mean @ ours.link.numpy().T
     print(f"RMSE of E[log p(y | f)], K={K}, {num_rows} rows")
-    print(f"{'variance':>9} {'ILR':>9} {'Softmax':>9} {'GPyTorch':>9}   nodes: {ours.nodes}, "
+    print(f"{'variance':>9} {'ILR':>9} {'Softmax':>9} {'GPyTorch':>9}   nodes: {ours.bound_nodes}, "
           f"{softmax.num_monte_carlo_points} samples, default samples")  # fmt: skip
     for v in (0.1, 1.0, 9.0):
         truth, found = np.zeros(num_rows), []

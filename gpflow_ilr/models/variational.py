@@ -33,6 +33,7 @@ from gpflow_ilr.labels import as_labels
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
+from gpflow_ilr.models.shared_marginals import shared_marginals
 from gpflow_ilr.models.warm_start import variational_start
 from gpflow_ilr.selection import Calibration, Marginals, choose_sharpness, mean_nll
 
@@ -71,7 +72,14 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Mean and variance of the latent functions, for inputs of any real dtype."""
-        return super().predict_f(as_inputs(Xnew), full_cov, full_output_cov)
+        X = as_inputs(Xnew)
+        shared = not isinstance(self.kernel, MultioutputKernel) and self.q_sqrt.shape.rank == 3
+        if full_cov or full_output_cov or not shared or X.shape.rank != 2:
+            return super().predict_f(X, full_cov, full_output_cov)
+        mean, variance = shared_marginals(
+            X, self.kernel, self.inducing_variable, self.q_mu, self.q_sqrt, self.whiten
+        )
+        return mean + self.mean_function(X), variance
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Negative ELBO (less log priors) of a batch.
