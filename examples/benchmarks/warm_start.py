@@ -47,7 +47,7 @@ class Training:
     def __init__(self, model: gi.ILRSVGP, data: tuple, batch: int, natural: bool) -> None:
         self.model, self.data, self.batch = model, data, batch
         rows = tf.data.Dataset.from_tensor_slices(data).shuffle(len(data[1]), seed=0).repeat()
-        batches = iter(rows.batch(batch))
+        batches = iter(rows.batch(batch, drop_remainder=True))
         adam = gpflow.keras.tf_keras.optimizers.Adam(0.01)
         q = [(model.q_mu, model.q_sqrt)]
         if natural:
