@@ -23,6 +23,7 @@ EXTRAS["test"] = [
     *EXTRAS["keras"],
     *EXTRAS["augmented"],
     "pytest>=8",
+    "pytest-xdist>=3.5",
     "hypothesis>=6.100",
     "composition-stats>=2.0",
     "pandas>=2.0",
