@@ -172,7 +172,7 @@ def expected_log_softmax(
         gap = level - tf.reduce_logsumexp(centre, axis=-1, keepdims=True)
         return centre - level - _correction(weights, excess - level, control, known, gap)
 
-    return _by_rows(block, Fmu, Fvar, C, rule)
+    return _by_rows(block, Fmu, Fvar, C, rule, minibatch=True)
 
 
 def _one_against_rest(
@@ -314,8 +314,13 @@ def _by_rows(
     Fvar: TensorType,
     C: TensorType,
     rule: NodeRule,
+    minibatch: bool = False,
 ) -> tf.Tensor:
-    """Apply ``block(mean [R, L], var [R, L or 1], C)`` to all rows, in blocks."""
+    """Apply ``block(mean [R, L], var [R, L or 1], C)`` to all rows, in blocks.
+
+    :param minibatch: rows of unknown number are few enough for one block: in training they are those
+        of a minibatch, and the gradient of a loop takes several times as long to trace.
+    """
     Fmu = tf.convert_to_tensor(Fmu)
     Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
     C = tf.convert_to_tensor(C, Fmu.dtype)
@@ -328,8 +333,12 @@ def _by_rows(
     var = tf.reshape(Fvar, [-1, Fvar.shape[-1]])
     _, weights = rule(1 if rule.per_row else num_latents, Fmu.dtype)
     row_elements = weights.shape[0] * C.shape[0]
-    if not rule.per_row and (mean.shape[0] is None or mean.shape[0] * row_elements > KEPT_ELEMENTS):
-        block = tf.recompute_grad(block)
-    rows = max(1, BLOCK_ELEMENTS // row_elements)
-    (result,) = map_rows(lambda mean, var: [block(mean, var, C)], [mean, var], rows)
+    num_rows = mean.shape[0]
+    if num_rows is None and minibatch:
+        result = block(mean, var, C)
+    else:
+        if not rule.per_row and (num_rows is None or num_rows * row_elements > KEPT_ELEMENTS):
+            block = tf.recompute_grad(block)
+        rows = max(1, BLOCK_ELEMENTS // row_elements)
+        (result,) = map_rows(lambda mean, var: [block(mean, var, C)], [mean, var], rows)
     return tf.reshape(result, tf.concat([tf.shape(Fmu)[:-1], [result.shape[-1]]], axis=0))

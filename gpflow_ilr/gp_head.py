@@ -225,14 +225,15 @@ class HeadLogic:
             output_dtype = tf.float32
         with self.precision():
             mean, variance = self.gp.predict_f(inputs)
-            link, nodes = self.gp.likelihood.link, self.gp.likelihood.nodes
+            likelihood = self.gp.likelihood
+            link = likelihood.link
             if not _is_training(training):
-                probabilities = expected_softmax(mean, variance, link, nodes)
+                probabilities = expected_softmax(mean, variance, link, likelihood.nodes)
                 return for_prediction(tf.cast(probabilities, output_dtype), training)
             penalty = (self.gp.prior_kl() - self.gp.log_prior_density()) / self.num_data
             self.add_loss(tf.cast(penalty, self._keras.backend.floatx()))
             if self.objective == "elbo":
-                expected = expected_log_softmax(mean, variance, link, nodes)
+                expected = expected_log_softmax(mean, variance, link, likelihood.bound_nodes)
                 return for_elbo_loss(tf.cast(expected, output_dtype))
             tiny = np.finfo(self.gp_dtype).eps  # the slope of √ is ∞ at 0
             noise = tf.random.normal(tf.shape(mean), dtype=mean.dtype)
