@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
-from gpflow import default_jitter
 
 from gpflow_ilr.blocks import stack_over
+from gpflow_ilr.jitter import relative_jitter
 
 __all__ = [
     "cholesky_or_error",
@@ -28,6 +28,9 @@ __all__ = [
     "whitened_solution",
     "spectral_log_evidence",
 ]
+
+LARGE_FACTOR = 512
+"""Triangular factors of this size or more are inverted by halves; smaller ones gain nothing."""
 
 
 def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
@@ -58,18 +61,28 @@ def relative_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
     :param name: what K is, for the error.
     """
     diagonal = tf.linalg.diag_part(K)
-    jitter = default_jitter() * tf.reduce_mean(diagonal)
+    jitter = relative_jitter() * tf.reduce_mean(diagonal)
     return cholesky_or_error(tf.linalg.set_diag(K, diagonal + jitter), name)
 
 
 def triangular_inverse(factor: tf.Tensor) -> tf.Tensor:
     """L⁻¹ for lower-triangular L: products with it use all cores, triangular solves only one.
 
+    A large L is inverted by halves, [[A, 0], [B, C]]⁻¹ = [[A⁻¹, 0], [−C⁻¹B A⁻¹, C⁻¹]], most of which
+    is products too.
+
     :param factor: L, [..., M, M].
     """
-    shape = tf.shape(factor)
-    identity = tf.eye(shape[-1], batch_shape=shape[:-2], dtype=factor.dtype)
-    return tf.linalg.triangular_solve(factor, identity, lower=True)
+    size = factor.shape[-1]
+    if size is None or size < LARGE_FACTOR:
+        shape = tf.shape(factor)
+        identity = tf.eye(shape[-1], batch_shape=shape[:-2], dtype=factor.dtype)
+        return tf.linalg.triangular_solve(factor, identity, lower=True)
+    half = size // 2
+    A, C = (triangular_inverse(x) for x in (factor[..., :half, :half], factor[..., half:, half:]))
+    below = -tf.matmul(C, tf.matmul(factor[..., half:, :half], A))
+    above = tf.zeros_like(tf.linalg.matrix_transpose(below))
+    return tf.concat([tf.concat([A, above], -1), tf.concat([below, C], -1)], -2)
 
 
 @tf.custom_gradient
@@ -111,7 +124,8 @@ def dense_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
 
         def slope(targets: tf.Tensor, factor: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
             outputs = tf.cast(tf.shape(targets)[1], Y.dtype)
-            C = tf.linalg.cholesky_solve(factor, tf.eye(num_rows, dtype=Y.dtype))
+            L_inv = triangular_inverse(factor)
+            C = tf.matmul(L_inv, L_inv, transpose_a=True)
             return 0.5 * (tf.matmul(alpha, alpha, transpose_b=True) - outputs * C)
 
         if shared:

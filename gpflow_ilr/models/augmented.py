@@ -27,7 +27,6 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Module, RegressionData
-from gpflow.config import default_jitter
 from gpflow.kernels import (
     Kernel,
     MultioutputKernel,
@@ -47,6 +46,7 @@ from gpflow_ilr.chains import Chains
 from gpflow_ilr.convergence import Convergence
 from gpflow_ilr.coordinate_ascent import maximised_bound
 from gpflow_ilr.gibbs import GibbsSampler
+from gpflow_ilr.jitter import relative_jitter
 from gpflow_ilr.labels import as_labels, membership
 from gpflow_ilr.models.probabilities import as_inputs
 from gpflow_ilr.models.sampled import SampledPosterior, SampledPredictions
@@ -113,7 +113,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         K = tf.stack([kernel(X) for kernel in self._kernels])
         diagonal = tf.linalg.diag_part(K)
         # Relative to the variance, so that the jitter means the same for every kernel.
-        jitter = default_jitter() * tf.reduce_mean(diagonal, axis=-1, keepdims=True)
+        jitter = relative_jitter() * tf.reduce_mean(diagonal, axis=-1, keepdims=True)
         mean = tf.broadcast_to(self.mean_function(X), [len(X), self.num_latent_gps])
         return tf.linalg.set_diag(K, diagonal + jitter), mean
 

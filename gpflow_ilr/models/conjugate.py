@@ -3,8 +3,7 @@
 A conjugate classifier is Gaussian-process regression on the pseudo-targets of a label code
 (:mod:`gpflow_ilr.codes`). Everything inside happens in the code's units; the factor ``scale`` to the
 paper's units (the sharpness L, or one) is applied at the border: ``predict_f`` and the objectives are
-in the paper's units, and the kernel, the mean function and the noise describe f/L. Subclasses supply
-the linear algebra: evidence, leave-one-out, and the conditional at new inputs.
+in them, and the kernel, the mean function and the noise describe f/L. Subclasses supply the algebra.
 """
 
 import abc
@@ -243,6 +242,9 @@ class ConjugateClassifier(
     def _predict_marginals(self, Xnew: tf.Tensor) -> MeanAndVariance:
         return self.posterior("nocache")._predict_marginals(Xnew)
 
+    def _prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
+        return self.posterior("nocache")._prior_variance(Xnew)
+
     def predict_y(
         self,
         Xnew: InputData,
@@ -256,8 +258,7 @@ class ConjugateClassifier(
         :param full_cov: must be False.
         :param full_output_cov: must be False.
         :param observation_noise: predict from the noisy pseudo-observation z* instead of the latent
-            f*. Where the noise depends on the class, its average under the predicted class
-            probabilities is used.
+            f*. Noise that depends on the class is averaged over the predicted classes.
         """
         return self.posterior("nocache").predict_y(
             Xnew, full_cov, full_output_cov, observation_noise
@@ -272,8 +273,7 @@ class ConjugateClassifier(
         :param full_cov: must be False.
         :param full_output_cov: must be False.
         """
-        X, y = data
-        Y = tf.convert_to_tensor(y)
+        X, Y = data[0], tf.convert_to_tensor(data[1])
         Y = Y[:, None] if Y.shape.rank == 1 else Y
         return super().predict_log_density((as_inputs(X), Y), full_cov, full_output_cov)
 
@@ -326,7 +326,8 @@ class ConjugatePosterior(ClassProbabilities, AbstractPosterior):
         """Mean and variance of the latent functions, from the cache."""
         return super().predict_f(as_inputs(Xnew), full_cov, full_output_cov)
 
-    predict_f_samples = GPModel.predict_f_samples
+    def _prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
+        return tf.square(self.model.code.scale) * super()._prior_variance(Xnew)
 
     def _scaled_conditional(
         self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool

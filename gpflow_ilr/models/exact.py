@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import PrecomputedValue
@@ -18,6 +18,7 @@ from gpflow_ilr.evidence import (
     triangular_inverse,
 )
 from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.jitter import relative_jitter
 from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
 from gpflow_ilr.models.conjugate import (
     ConjugateClassifier,
@@ -56,7 +57,7 @@ class ExactClassifier(ConjugateClassifier):
         V = block.columns(self.code.noise_variance)
         V = tf.gather(V, self._labels) if self.code.depends_on_class else tf.repeat(V, len(X), 0)
         # The noise regularises K already; only an amplitude far above it needs the jitter's floor.
-        floor = default_jitter() * tf.reduce_mean(tf.linalg.diag_part(K))
+        floor = relative_jitter() * tf.reduce_mean(tf.linalg.diag_part(K))
         return K, targets if mean is None else targets - mean, tf.maximum(V, floor)
 
     def _log_evidence(self) -> tf.Tensor:

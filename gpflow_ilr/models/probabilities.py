@@ -8,11 +8,15 @@ deterministic (fixed nodes) except the samples, and does not depend on how the t
 from typing import NamedTuple
 
 import tensorflow as tf
+from check_shapes import check_shapes
 from gpflow.base import InputData, MeanAndVariance
+from gpflow.conditionals.util import sample_mvn
 from gpflow.config import default_float
+from gpflow.kernels import Kernel
 
 from gpflow_ilr.blocks import map_rows
 from gpflow_ilr.expectations import Sobol, expected_entropy, expected_softmax, softmax_variance
+from gpflow_ilr.jitter import safe_jitter
 from gpflow_ilr.likelihoods import LinkedSoftmax
 
 __all__ = ["ClassProbabilities", "Entropies"]
@@ -51,6 +55,7 @@ class ClassProbabilities:
     """Predictions on the simplex, for a class that predicts latents and has a likelihood."""
 
     likelihood: LinkedSoftmax
+    kernel: Kernel
 
     def _predict_marginals(self, Xnew: tf.Tensor) -> MeanAndVariance:
         """Mean [..., N, L] and variance [..., N, L] of the latents, or [..., N, 1] if they share it."""
@@ -96,6 +101,41 @@ class ClassProbabilities:
         aleatoric = expected_entropy(mean, var, link, nodes)
         return Entropies(total, aleatoric, tf.maximum(total - aleatoric, 0.0))
 
+    def _prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
+        """Largest prior variance of the latents at the inputs, []."""
+        return tf.reduce_max(self.kernel(Xnew, full_cov=False))
+
+    @check_shapes(
+        "Xnew: [batch..., N, D]",
+        "return: [batch..., N, P] if (num_samples is None)",
+        "return: [batch..., S, N, P] if (num_samples is not None)",
+    )
+    def predict_f_samples(
+        self,
+        Xnew: InputData,
+        num_samples: int | None = None,
+        full_cov: bool = True,
+        full_output_cov: bool = False,
+    ) -> tf.Tensor:
+        """Draws of the latents, as GPflow's models make them.
+
+        :param Xnew: [..., N, D].
+        :param num_samples: number of draws; None for one without a dimension for draws.
+        :param full_cov: draw whole functions (correlated over rows) instead of independent rows.
+        :param full_output_cov: draw correlated latents; not together with ``full_cov``.
+        """
+        if full_cov and full_output_cov:
+            raise NotImplementedError(
+                "predict_f_samples takes full_cov or full_output_cov, not both."
+            )
+        Xnew = as_inputs(Xnew)
+        mean, cov = self.predict_f(Xnew, full_cov, full_output_cov)  # type: ignore[attr-defined]
+        with safe_jitter(lambda: self._prior_variance(Xnew)):
+            if not full_cov:
+                return sample_mvn(mean, cov, full_output_cov, num_samples)
+            draws = sample_mvn(tf.linalg.matrix_transpose(mean), cov, full_cov, num_samples)
+        return tf.linalg.matrix_transpose(draws)
+
     def predict_probability_samples(
         self, Xnew: InputData, num_samples: int = 1, full_cov: bool = False
     ) -> tf.Tensor:
@@ -105,9 +145,7 @@ class ClassProbabilities:
         :param num_samples: number of draws.
         :param full_cov: draw whole functions (correlated over rows) instead of independent rows.
         """
-        f = self.predict_f_samples(  # type: ignore[attr-defined]
-            as_inputs(Xnew), num_samples=num_samples, full_cov=full_cov
-        )
+        f = self.predict_f_samples(Xnew, num_samples, full_cov)
         return tf.nn.softmax(tf.linalg.matvec(self.likelihood.link, f))
 
     def predict_credible_interval(

@@ -17,7 +17,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
 from gpflow.conditionals.util import expand_independent_outputs
-from gpflow.config import default_float, default_jitter
+from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.utilities import assert_params_false
@@ -28,6 +28,7 @@ from gpflow_ilr.augmentation import LogisticSoftmaxLink
 from gpflow_ilr.augmented_likelihoods import AugmentedLikelihood
 from gpflow_ilr.blocks import map_rows
 from gpflow_ilr.expectations import Sobol
+from gpflow_ilr.jitter import absolute_jitter
 from gpflow_ilr.labels import label_rows
 from gpflow_ilr.models.probabilities import Entropies, as_inputs
 
@@ -189,7 +190,9 @@ class SampledPosterior:
         means, cov = self._conditional(Xnew, whitened, full_cov)
         noise = tf.random.normal(tf.shape(means), dtype=means.dtype)
         if full_cov:
-            diagonal = tf.linalg.diag_part(cov) + default_jitter()
+            prior = tf.stack([kernel(Xnew, full_cov=False) for kernel in self.kernels])
+            jitter = absolute_jitter(tf.reduce_mean(prior, axis=1, keepdims=True))
+            diagonal = tf.linalg.diag_part(cov) + jitter
             deviations = tf.matmul(tf.linalg.cholesky(tf.linalg.set_diag(cov, diagonal)), noise)
         else:
             deviations = tf.transpose(tf.sqrt(cov))[..., None] * noise

@@ -13,10 +13,11 @@ from collections.abc import Callable
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.config import default_jitter
 from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
+
+from gpflow_ilr.jitter import absolute_jitter
 
 __all__ = ["shared_marginals"]
 
@@ -48,7 +49,10 @@ def shared_marginals(
     :param q_sqrt: lower triangular roots of its covariances.
     :param whiten: whether q is in whitened coordinates.
     """
-    L = tf.linalg.cholesky(Kuu(inducing_variable, kernel, jitter=default_jitter()))
+    K_uu = Kuu(inducing_variable, kernel)
+    diagonal = tf.linalg.diag_part(K_uu)
+    jitter = absolute_jitter(tf.reduce_mean(diagonal))
+    L = tf.linalg.cholesky(tf.linalg.set_diag(K_uu, diagonal + jitter))
     A = tf.linalg.triangular_solve(L, Kuf(inducing_variable, kernel, X))
     residual = kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
     if not whiten:

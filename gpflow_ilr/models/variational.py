@@ -14,6 +14,7 @@ import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.conditionals import conditional
+from gpflow.covariances import Kuu
 from gpflow.inducing_variables import (
     InducingVariables,
     MultioutputInducingVariables,
@@ -24,11 +25,13 @@ from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, Share
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import SVGP
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
+from gpflow.posteriors import BasePosterior, PrecomputeCacheType
 
 from gpflow_ilr.code_gaussian import CodeGaussian
 from gpflow_ilr.codes import ILRCode, LabelCode
 from gpflow_ilr.collapsed_bound import leave_one_out
 from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.jitter import safe_jitter
 from gpflow_ilr.labels import as_labels
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.models.collapsed import CollapsedClassifier
@@ -75,11 +78,35 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
         X = as_inputs(Xnew)
         shared = not isinstance(self.kernel, MultioutputKernel) and self.q_sqrt.shape.rank == 3
         if full_cov or full_output_cov or not shared or X.shape.rank != 2:
-            return super().predict_f(X, full_cov, full_output_cov)
+            with safe_jitter(self._inducing_variance):
+                return super().predict_f(X, full_cov, full_output_cov)
         mean, variance = shared_marginals(
             X, self.kernel, self.inducing_variable, self.q_mu, self.q_sqrt, self.whiten
         )
         return mean + self.mean_function(X), variance
+
+    def _inducing_variance(self) -> tf.Tensor:
+        """Mean of the diagonal of K_uu, [1, 1], or of each latent's, [L, 1, 1]."""
+        K_uu = Kuu(self.inducing_variable, self.kernel)
+        return tf.reduce_mean(tf.linalg.diag_part(K_uu), axis=-1)[..., None, None]
+
+    @inherit_check_shapes
+    def prior_kl(self) -> tf.Tensor:
+        """KL[q(u) ‖ p(u)], []."""
+        if self.whiten:  # p is the standard normal
+            return super().prior_kl()
+        with safe_jitter(self._inducing_variance):
+            return super().prior_kl()
+
+    def posterior(
+        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
+    ) -> BasePosterior:
+        """GPflow's posterior, with the matrices that do not depend on new inputs kept.
+
+        :param precompute_cache: what to keep, and how.
+        """
+        with safe_jitter(self._inducing_variance):
+            return super().posterior(precompute_cache)
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Negative ELBO (less log priors) of a batch.
@@ -282,9 +309,10 @@ class CodeSVGP(ClassifierSVGP):
         targets = tf.matmul(code.features(labels), code.targets)
         V = tf.gather(code.noise_variance, labels) if code.depends_on_class else code.noise_variance
         # Without q's covariance what remains is the variance of f_n given u, which no row explains.
-        _, residual = conditional(
-            X, self.inducing_variable, self.kernel, self.q_mu, q_sqrt=None, white=self.whiten
-        )
+        with safe_jitter(self._inducing_variance):
+            _, residual = conditional(
+                X, self.inducing_variable, self.kernel, self.q_mu, q_sqrt=None, white=self.whiten
+            )
         explained = variance - residual
         unfinished = int(tf.math.count_nonzero(tf.reduce_any(explained >= V, axis=-1)))
         if unfinished:

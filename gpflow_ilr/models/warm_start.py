@@ -11,7 +11,6 @@ from typing import Any
 import tensorflow as tf
 from gpflow import covariances, kernels
 from gpflow.base import MeanAndVariance
-from gpflow.config import default_jitter
 from gpflow.kernels import Kernel, Product, SeparateIndependent, SharedIndependent
 from gpflow.mean_functions import Constant as ConstantMean
 from gpflow.mean_functions import Product as ProductMean
@@ -20,6 +19,7 @@ from gpflow.utilities import deepcopy, set_trainable
 
 from gpflow_ilr.collapsed_bound import WhitenedPosterior
 from gpflow_ilr.evidence import cholesky_or_error, spd_inverse
+from gpflow_ilr.jitter import absolute_jitter, relative_jitter
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 
 __all__ = ["scaled_kernel", "variational_start"]
@@ -68,11 +68,11 @@ def _rewhitened(q: WhitenedPosterior, K_uu: tf.Tensor, scale: float) -> MeanAndV
     predicts through R, at all inputs, what N(m, S) predicts through L.
     """
     identity = tf.eye(K_uu.shape[0], dtype=K_uu.dtype)
-    absolute = default_jitter() / scale**2
+    variance = tf.reduce_mean(tf.linalg.diag_part(K_uu))
+    absolute = absolute_jitter(scale**2 * variance) / scale**2
     R = cholesky_or_error(K_uu + absolute * identity, "K_uu")
     # For δ < 0 the second term is left out, for it may be more than there is to take away.
-    relative = default_jitter() * tf.reduce_mean(tf.linalg.diag_part(K_uu))
-    delta = tf.maximum(relative - absolute, 0.0)
+    delta = tf.maximum(relative_jitter() * variance - absolute, 0.0)
     T_transposed = tf.matmul(q.L_inv, R)
     excess = delta * spd_inverse(delta * identity + tf.matmul(R, R, transpose_a=True))
     return (

@@ -252,7 +252,7 @@ def test_binary_problems_have_two_latents_or_one():
 
 def test_float32_predicts_as_float64_does(fitted):
     model, name, _ = fitted
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-4)):
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         single = build(name)
         single.sample(num_samples=400, num_burnin=100, seed=0)
         p = single.predict_y(XNEW.astype("f"))[0]

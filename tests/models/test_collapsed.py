@@ -235,28 +235,6 @@ def test_a_failed_factorisation_says_what_to_do(name, compiled):
         model.predict_y(XNEW)
 
 
-def test_duplicated_inducing_inputs_without_jitter_in_float32_are_an_error_not_nan():
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=0.0)):
-        model = build("ILRSGPR", inducing_variable=np.concatenate([Z, Z]))
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"K_uu is not finite.*float64"):
-            model.training_loss()
-
-
-@pytest.mark.parametrize(("name", "noise"), SOME)
-def test_float32_agrees_with_float64_to_its_precision(name, noise):
-    expected = build(name, noise)
-    loss, p = expected.training_loss(), expected.predict_y(XNEW)[0]
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32, jitter=1e-5)):
-        model = build(name, noise)
-        assert model.training_loss().dtype == tf.float32
-        # Condition number of K_uu times float32's rounding.
-        np.testing.assert_allclose(model.training_loss(), loss, rtol=1e-3)
-        np.testing.assert_allclose(model.predict_y(XNEW)[0], p, atol=2e-3)
-        for gradient in gradients(model.training_loss, model.trainable_variables):
-            assert gradient.dtype == np.float32
-            assert np.all(np.isfinite(gradient))
-
-
 # Gradients that users take
 
 

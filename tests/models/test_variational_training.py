@@ -9,7 +9,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 
 from gpflow_ilr.expectations import GaussHermite
-from tests.models.uncollapsed import MODELS, XNEW, K, N, X, Y, Z, gradients, ilr, kernel
+from tests.models.uncollapsed import MODELS, K, N, X, Y, Z, gradients, ilr, kernel
 
 # Training on external data
 
@@ -87,15 +87,6 @@ def test_inputs_of_other_dtypes_are_cast(dtype):
     for method in (model.predict_f, model.predict_y, model.predict_credible_interval):
         np.testing.assert_array_equal(method(inputs)[0], method(exact)[0])
     assert model.predict_f_samples(inputs, 2).shape == (2, N, K - 1)
-
-
-def test_float32_model_agrees_with_float64():
-    elbo, p = ilr().elbo((X, Y)), ilr().predict_y(XNEW)[0]
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        model = ilr()
-        assert model.elbo((X, Y)).dtype == tf.float32
-        np.testing.assert_allclose(model.elbo((X, Y)), elbo, rtol=1e-4)
-        np.testing.assert_allclose(model.predict_y(XNEW)[0], p, atol=1e-4)
 
 
 def test_xla_computes_the_same_loss_and_gradients():
