@@ -17,13 +17,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingVariables
-from gpflow.models import GPModel
+from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import deepcopy
 
+from gpflow_ilr.models.sampled import SampledPredictions
 from gpflow_ilr.version import __version__
 
 __all__ = ["export_saved_model", "load", "save"]
@@ -100,15 +102,16 @@ def export_saved_model(
     Its signatures ``predict_proba`` (class probabilities [N, K]) and ``predict_f`` (latent mean and
     variance) take inputs [N, D] and load with ``tf.saved_model.load`` alone. What predictions need
     of the data is computed now, and the data themselves are left out where they are not needed.
+    Of a sampled model both are averages over all samples, as its own methods are; an SVGP may be
+    GPflow's own with a likelihood of this package.
 
-    :param model: a fitted model of this package.
+    :param model: a fitted model of this package; a sampled one after ``sample``.
     :param path: the directory; an existing one is replaced once the new one is complete.
     :param num_inputs: D; found from the model's data or inducing inputs if None.
     :returns: the size of the files in bytes.
+    :raises RuntimeError: if a sampled model has no samples of its present hyperparameters.
     """
-    predictor = (
-        model.posterior(PrecomputeCacheType.TENSOR) if hasattr(model, "posterior") else model
-    )
+    predictor = _predictor(model)
     predict_y = getattr(predictor, "predict_y", None) or _through_likelihood(model, predictor)
     D = _num_inputs(model) if num_inputs is None else num_inputs
     signature = [tf.TensorSpec([None, D], default_float(), name="X")]
@@ -136,6 +139,16 @@ def export_saved_model(
         os.replace(new, path)
         shutil.rmtree(old, ignore_errors=True)
     return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+def _predictor(model: GPModel) -> Any:
+    """What predicts with the least work left: the posterior, or the model where that is the better."""
+    # A sampled model keeps its posterior itself. What GPflow keeps of an SVGP, K⁻¹ − K⁻¹ S K⁻¹,
+    # cancels in float32: the model is exact, at the price of a Cholesky factor of K_uu for each call.
+    single = isinstance(model, SVGP) and default_float() == np.float32
+    if single or isinstance(model, SampledPredictions) or not hasattr(model, "posterior"):
+        return model
+    return model.posterior(PrecomputeCacheType.TENSOR)
 
 
 def _through_likelihood(model: GPModel, posterior: Any) -> Any:
