@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+import gpflow_ilr as gi
 from gpflow_ilr.keras import check_keras
 from gpflow_ilr.tracking import refuse_keras_layers
 from tests.keras_stacks import STACKS, K, Stack, X, Y
@@ -145,3 +146,15 @@ def test_a_keras_3_layer_inside_a_gpflow_module_is_refused(stack: Stack) -> None
     with pytest.raises(TypeError, match=r"DeepKernel\.parts is a Keras 3 layer \(Dense\)"):
         refuse_keras_layers(inside, "kernel")
     refuse_keras_layers(DeepKernel(tf_keras.layers.Dense(2)), "kernel")  # which GPflow trains
+
+
+def test_models_refuse_a_keras_3_layer_in_their_kernel_or_mean() -> None:
+    kernel = DeepKernel(keras.layers.Dense(2))
+    data = (X, np.arange(len(X)) % 3)
+    for build in (
+        lambda: gi.ILRGPR(data, kernel, num_classes=3),
+        lambda: gi.ILRSGPR(data, kernel, X[:4], num_classes=3),
+        lambda: gi.ILRSVGP(kernel, X[:4], num_classes=3),
+    ):
+        with pytest.raises(TypeError, match=r"DeepKernel\.parts is a Keras 3 layer"):
+            build()

@@ -39,6 +39,7 @@ from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
 from gpflow_ilr.models.shared_marginals import shared_marginals
 from gpflow_ilr.models.warm_start import variational_start
 from gpflow_ilr.selection import Calibration, Marginals, choose_sharpness, mean_nll
+from gpflow_ilr.tracking import refuse_keras_layers
 
 __all__ = ["ILRSVGP", "SoftmaxSVGP", "CodeSVGP"]
 
@@ -69,6 +70,7 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
             num_latent_gps=likelihood.latent_dim,
             **options,
         )
+        refuse_keras_layers(self, type(self).__name__)
 
     @inherit_check_shapes
     def predict_f(

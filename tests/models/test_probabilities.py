@@ -11,7 +11,7 @@ from scipy.special import expit, softmax, xlogy
 from scipy.stats import norm
 
 from gpflow_ilr.expectations import MonteCarlo, Sobol
-from gpflow_ilr.models import conjugate, probabilities
+from gpflow_ilr.models import conjugate_posterior, probabilities
 from tests.models.oracles import (
     MODELS,
     ONE_EACH,
@@ -177,7 +177,7 @@ def test_predictions_do_not_depend_on_how_rows_are_batched(name, noise, monkeypa
     whole = everything(posterior, rows)
     pieces = [everything(posterior, part) for part in np.split(rows, [5])]
     stacked = everything(posterior, rows.reshape(2, 2, 2, 2))
-    monkeypatch.setattr(conjugate, "_BLOCK_ELEMENTS", 1)  # row by row
+    monkeypatch.setattr(conjugate_posterior, "_BLOCK_ELEMENTS", 1)  # row by row
     monkeypatch.setattr(probabilities, "_BLOCK_ELEMENTS", 1)
     blocked = everything(posterior, rows)
     for i, result in enumerate(whole):
