@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 from scipy.stats import multivariate_normal
 
+from gpflow_ilr import evidence as module
 from gpflow_ilr.evidence import (
     cholesky_or_error,
     dense_log_evidence,
@@ -265,6 +266,17 @@ def test_inverses_are_inverses(batch: tuple[int, ...], rng: np.random.Generator)
     ours = value_and_gradients(lambda A: weighted(spd_inverse, A), [A])
     theirs = value_and_gradients(lambda A: weighted(tf.linalg.inv, A), [A])
     assert_equal_results(ours, theirs, 1e-12)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+@pytest.mark.parametrize("size", [4, 7, 16])
+def test_large_factors_are_inverted_by_halves(
+    size: int, batch: tuple[int, ...], rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    L = np.linalg.cholesky(spd(rng, size, *batch))
+    expected = triangular_inverse(tf.constant(L))
+    monkeypatch.setattr(module, "LARGE_FACTOR", 4)
+    np.testing.assert_allclose(triangular_inverse(tf.constant(L)), expected, atol=1e-12)
 
 
 INDEFINITE = np.array([[1.0, 2.0], [2.0, 1.0]])
