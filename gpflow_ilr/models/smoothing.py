@@ -90,7 +90,7 @@ class TunableSmoothing(ConjugateClassifier):
         """Set L, and the noise if there are ``rows`` to choose it on; the NLL that they promise."""
         link = self.likelihood.link
         if rows is None:
-            sharpness, nll = choose_sharpness(held_out, link, self.code.scale)
+            sharpness, nll = choose_sharpness(held_out, link)
         else:
             old = float(self.code.noise_variance[0, 0])
             new, sharpness, nll = choose_noise(self._loo_at_noise(rows), link, old)
