@@ -53,7 +53,6 @@ OBJECTIVES = ("elbo", "draw")
 STARTING_VARIANCE = 10.0  # latents are logits, so their amplitude is of order ten
 STARTING_SCALE = 0.1  # of the root of q's covariance: little noise in the first gradients
 SPREADING = 3.0  # how much further apart a trained network takes rows than a fresh one
-FLOAT32_JITTER = 1e-4  # GPflow's 1e-6 is of the order of the rounding error of K_uu in float32
 ADAPT_ROWS = 10_000
 
 
@@ -74,7 +73,8 @@ class HeadLogic:
     :param gp_dtype: ``"float64"`` or ``"float32"``, in which the GP computes, whatever the network's
         dtype; GPflow's default float if None. Where it is not the network's, a MirroredStrategy needs
         ``cross_device_ops=tf.distribute.ReductionToOneDevice()``: the default packs gradients together.
-    :param jitter: added to the diagonal of K_uu; if None GPflow's default, in float32 at least 1e-4.
+    :param jitter: added to the diagonal of K_uu; if None GPflow's default. See also
+        :mod:`gpflow_ilr.jitter` for float32.
     :param seed: seed of the inducing inputs at the start.
     :param layer: arguments of every Keras layer: ``name``, ``dtype``, ``trainable``.
     :raises ValueError: if ``num_data`` is missing, or an argument is not one of its choices.
@@ -132,8 +132,7 @@ class HeadLogic:
         self.gp_dtype = tf.as_dtype(gp_dtype or gpflow.default_float()).name
         if self.gp_dtype not in ("float32", "float64"):
             raise ValueError(f"gp_dtype must be 'float32' or 'float64', but it is {gp_dtype!r}.")
-        floor = FLOAT32_JITTER if self.gp_dtype == "float32" else 0.0
-        self.jitter = max(gpflow.default_jitter(), floor) if jitter is None else float(jitter)
+        self.jitter = gpflow.default_jitter() if jitter is None else float(jitter)
         self.seed = seed
 
     # Building ---------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_training_and_prediction_have_gpu_kernels(name: str) -> None:
     # Traced in float32, which has all ops of float64 and those of its jitter.
     train, predict = training_and_prediction(name, np.float32)
     assert op_names(train) & {"Cholesky", "SelfAdjointEigV2"}  # the walk sees the mathematics
-    # XLA cannot compile the gradient of a loop over blocks of rows, on no device.
+    # XLA has no GPU kernel for a list that grows, as the gradient of a loop over blocks needs it.
     assert_gpu_kernels(train, {"TensorListResize()"} if name == "ILRSGPR loo" else ())
     assert_gpu_kernels(predict)
 

@@ -21,7 +21,6 @@ import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -47,8 +46,8 @@ from gpflow_ilr.convergence import Convergence
 from gpflow_ilr.coordinate_ascent import maximised_bound
 from gpflow_ilr.gibbs import GibbsSampler
 from gpflow_ilr.jitter import relative_jitter
-from gpflow_ilr.labels import as_labels, membership
-from gpflow_ilr.models.probabilities import as_inputs
+from gpflow_ilr.labels import membership
+from gpflow_ilr.models.data import check_data
 from gpflow_ilr.models.sampled import SampledPosterior, SampledPredictions
 from gpflow_ilr.starting import starting_kernel
 
@@ -75,7 +74,12 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         likelihood: AugmentedLikelihood,
         mean_function: MeanFunction | None = None,
     ) -> None:
-        X, labels = _check_data(data, likelihood.num_classes)
+        X, _, labels = check_data(data, likelihood.num_classes)
+        if labels.shape.rank != 1:
+            raise ValueError(
+                "y has soft labels, which this model does not have: it samples the posterior of "
+                "observed classes. Pass class indices, for instance y.argmax(axis=1)."
+            )
         kernel = _wide_kernel(X, likelihood.num_classes) if kernel is None else kernel
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latents)
         self.data = (X, labels[:, None])
@@ -321,24 +325,6 @@ def _check_counts(**counts: int) -> None:
             raise ValueError(
                 f"{name} must be an integer of at least {smallest}, but it is {value!r}."
             )
-
-
-def _check_data(data: Any, num_classes: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """X in the default float and the class indices [N]."""
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise ValueError(f"data must be a pair (X, y), but is a {type(data).__name__}.")
-    X = as_inputs(data[0])
-    if X.shape.rank != 2:
-        raise ValueError(
-            f"X must have shape [N, D], but has {list(X.shape)}. For one feature use X[:, None]."
-        )
-    labels = as_labels(data[1], num_classes, num_rows=X.shape[0])
-    if labels.shape.rank != 1:
-        raise ValueError(
-            "y has soft labels, which this model does not have: it samples the posterior of "
-            "observed classes. Pass class indices, for instance y.argmax(axis=1)."
-        )
-    return X, labels
 
 
 def _wide_kernel(X: tf.Tensor, num_classes: int) -> Kernel:

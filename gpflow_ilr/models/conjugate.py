@@ -106,7 +106,7 @@ class ConjugateClassifier(
 
     @data.setter
     def data(self, data: RegressionData) -> None:
-        self._set_data(*check_data(data, self.code))
+        self._set_data(*check_data(data, self.code.num_classes))
 
     def _set_data(self, X: tf.Tensor, Y: tf.Tensor, labels: tf.Tensor) -> None:
         self.code.features(labels[:1])  # refuses soft labels where the code has none

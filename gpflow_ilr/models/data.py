@@ -1,4 +1,4 @@
-"""What conjugate models accept as data: inputs of any real dtype, labels of any form.
+"""What models that keep their data accept: inputs of any real dtype, labels of any form.
 
 The one place where rows are checked, eagerly, before they reach a model.
 """
@@ -8,18 +8,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.labels import as_labels
 from gpflow_ilr.models.probabilities import as_inputs
 
 __all__ = ["as_column", "check_data"]
 
 
-def check_data(data: Any, code: LabelCode) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def check_data(data: Any, num_classes: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """X in the default float, the labels as GPflow keeps them, and the labels.
 
     :param data: a pair of inputs [N, D] and labels in any form.
-    :param code: the label code, which knows the number of classes.
+    :param num_classes: K.
     :raises ValueError: if the pair, the inputs or the labels make no sense, with what to do.
     """
     if not isinstance(data, (tuple, list)) or len(data) != 2:
@@ -35,7 +34,7 @@ def check_data(data: Any, code: LabelCode) -> tuple[tf.Tensor, tf.Tensor, tf.Ten
         raise ValueError(
             f"X must be finite, but row {row} is {X.numpy()[row]}. Impute or drop such rows."
         )
-    labels = as_labels(data[1], code.num_classes, num_rows=X.shape[0])
+    labels = as_labels(data[1], num_classes, num_rows=X.shape[0])
     return X, as_column(labels, getattr(data[1], "dtype", labels.dtype)), labels
 
 

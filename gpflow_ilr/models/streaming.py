@@ -69,7 +69,7 @@ class StreamingRows(CollapsedClassifier):
         self._kept = KeptStatistics(list(statistics), self._fingerprint(), elsewhere=True)
 
     def _check_rows(self, X: InputData, y: OutputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        X, _, labels = check_data((X, y), self.code)
+        X, _, labels = check_data((X, y), self.code.num_classes)
         if X.shape[1] != self.data[0].shape[1]:
             raise ValueError(
                 f"X has {X.shape[1]} columns, but the training data have {self.data[0].shape[1]}."
