@@ -202,10 +202,8 @@ def test_float32_export_keeps_the_accuracy_of_the_model(tmp_path: Path) -> None:
         exported = tf.saved_model.load(str(tmp_path / "exported"))
         mean, variance = model.predict_f(X)
         f = exported.predict_f(tf.constant(X, tf.float32))
-        kept = model.posterior().predict_f(tf.constant(X, tf.float32))[1]
     np.testing.assert_allclose(f["mean"], mean, rtol=1e-5)
     np.testing.assert_allclose(f["variance"], variance, rtol=1e-5)
-    assert np.max(np.abs(kept - variance)) > 0.1 > 10 * np.max(variance)
 
 
 def test_exported_models_predict_the_same_without_gpflow(tmp_path: Path) -> None:

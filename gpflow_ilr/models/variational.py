@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
 from gpflow.conditionals import conditional
+from gpflow.config import default_float
 from gpflow.covariances import Kuu
 from gpflow.inducing_variables import (
     InducingVariables,
@@ -25,7 +27,11 @@ from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, Share
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import SVGP
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
-from gpflow.posteriors import BasePosterior, PrecomputeCacheType
+from gpflow.posteriors import (
+    BasePosterior,
+    PrecomputeCacheType,
+    _validate_precompute_cache_type,
+)
 
 from gpflow_ilr.code_gaussian import CodeGaussian
 from gpflow_ilr.codes import ILRCode, LabelCode
@@ -37,6 +43,7 @@ from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikeliho
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
 from gpflow_ilr.models.shared_marginals import shared_marginals
+from gpflow_ilr.models.uncached_posterior import UncachedPosterior
 from gpflow_ilr.models.warm_start import variational_start
 from gpflow_ilr.selection import Calibration, Marginals, choose_sharpness, mean_nll
 from gpflow_ilr.tracking import refuse_keras_layers
@@ -102,13 +109,17 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
 
     def posterior(
         self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
-    ) -> BasePosterior:
-        """GPflow's posterior, with the matrices that do not depend on new inputs kept.
+    ) -> BasePosterior | UncachedPosterior:
+        """GPflow's posterior, which keeps the matrices that do not depend on new inputs.
+
+        In float32 nothing is kept, see :mod:`gpflow_ilr.models.uncached_posterior`.
 
         :param precompute_cache: what to keep, and how.
         """
-        with safe_jitter(self._inducing_variance):
-            return super().posterior(precompute_cache)
+        kept = _validate_precompute_cache_type(precompute_cache) != PrecomputeCacheType.NOCACHE
+        if kept and default_float() == np.float32:
+            return UncachedPosterior(self)
+        return super().posterior(precompute_cache)
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Negative ELBO (less log priors) of a batch.
