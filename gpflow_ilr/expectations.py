@@ -15,7 +15,8 @@ events between the nodes (:func:`_one_against_rest`), with a weight that follows
 (:func:`_correction`). And one coordinate of the nodes is each row's own
 (:func:`_leading_direction`).
 
-Rows are worked off in blocks: memory does not grow with their number.
+Rows are worked off in blocks: memory does not grow with their number. Only E[log π] of rows whose
+number is unknown when traced, as those of a minibatch, is one block.
 """
 
 from __future__ import annotations
