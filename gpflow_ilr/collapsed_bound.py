@@ -19,7 +19,6 @@ from gpflow.base import MeanAndVariance
 
 from gpflow_ilr.evidence import (
     spectral_log_evidence,
-    triangular_inverse,
     whitened_log_evidence,
     whitened_solution,
 )
@@ -100,9 +99,9 @@ def whitened_posterior(
         total = tf.maximum(g, 0.0)[:, None] + V
         s = tf.matmul(U, tf.matmul(stats.first[0], T[0]), transpose_a=True)
         return WhitenedPosterior(L_inv, tf.matmul(U, s / total), tf.transpose(U)[None], V / total)
-    factor, mean = whitened_solution(*_precisions(stats, T, V))
-    weights = tf.ones([tf.shape(factor)[-1], 1], factor.dtype)
-    return WhitenedPosterior(L_inv, tf.transpose(mean), triangular_inverse(factor), weights)
+    W, mean = whitened_solution(*_precisions(stats, T, V))
+    weights = tf.ones([tf.shape(mean)[1], 1], mean.dtype)
+    return WhitenedPosterior(L_inv, tf.transpose(mean), W.dense(), weights)
 
 
 def leave_one_out(

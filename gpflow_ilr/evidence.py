@@ -1,11 +1,11 @@
 """Log evidences of Gaussian regression, with gradients in closed form.
 
 Differentiating through a Cholesky factorisation costs several times the factorisation itself and
-keeps every intermediate alive. Both functions here know their gradient, so value and gradient
-together need one factor and one inverse per distinct covariance, and one of them is in memory at a
-time. They serve the exact model (:func:`dense_log_evidence`) and the collapsed one
-(:func:`whitened_log_evidence`, and :func:`spectral_log_evidence` where outputs differ by their noise
-alone); each treats outputs that share a covariance together.
+keeps every intermediate alive. The functions here know their gradient, so value and gradient
+together need one inverse factor (:mod:`gpflow_ilr.triangular`) per distinct covariance, and those of
+size N × N are in memory one at a time. They serve the exact model (:func:`dense_log_evidence`) and
+the collapsed one (:func:`whitened_log_evidence`, and :func:`spectral_log_evidence` where outputs
+differ by their noise alone); each treats outputs that share a covariance together.
 """
 
 from collections.abc import Callable
@@ -17,11 +17,10 @@ from check_shapes import check_shapes
 
 from gpflow_ilr.blocks import stack_over
 from gpflow_ilr.jitter import relative_jitter
+from gpflow_ilr.triangular import InverseFactor, inverse_cholesky
 
 __all__ = [
-    "cholesky_or_error",
-    "relative_cholesky",
-    "triangular_inverse",
+    "relative_inverse_cholesky",
     "spd_inverse",
     "dense_log_evidence",
     "whitened_log_evidence",
@@ -29,30 +28,9 @@ __all__ = [
     "spectral_log_evidence",
 ]
 
-LARGE_FACTOR = 512
-"""Triangular factors of this size or more are inverted by halves; smaller ones gain nothing."""
 
-
-def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
-    """Cholesky factor of A, or an error that says what to do.
-
-    ``tf.linalg.cholesky`` answers NaN where it fails, and optimisers then stop with "ABNORMAL"; the
-    check turns that into an ``InvalidArgumentError`` with a remedy.
-
-    :param A: [..., M, M], positive definite.
-    :param name: what A is, for the error.
-    """
-    return tf.debugging.check_numerics(
-        tf.linalg.cholesky(A),
-        f"The Cholesky factor of {name} is not finite: the matrix is not positive definite in this "
-        "precision, or X or a kernel parameter is NaN. Remedies: standardise the columns of X, "
-        "raise the jitter (gpflow.config.set_default_jitter), remove duplicated inducing inputs, "
-        "shorten the kernel's lengthscales, raise the noise, or use float64. Numerics",
-    )
-
-
-def relative_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
-    """Cholesky factor of K + jitter · mean(diag K) · I.
+def relative_inverse_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
+    """W = L⁻¹ for the Cholesky factor L of K + jitter · mean(diag K) · I, [M, M].
 
     The jitter is relative to the kernel's variance, so that it means the same for a kernel of
     variance 1e-3 and of 1e3.
@@ -62,27 +40,7 @@ def relative_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
     """
     diagonal = tf.linalg.diag_part(K)
     jitter = relative_jitter() * tf.reduce_mean(diagonal)
-    return cholesky_or_error(tf.linalg.set_diag(K, diagonal + jitter), name)
-
-
-def triangular_inverse(factor: tf.Tensor) -> tf.Tensor:
-    """L⁻¹ for lower-triangular L: products with it use all cores, triangular solves only one.
-
-    A large L is inverted by halves, [[A, 0], [B, C]]⁻¹ = [[A⁻¹, 0], [−C⁻¹B A⁻¹, C⁻¹]], most of which
-    is products too.
-
-    :param factor: L, [..., M, M].
-    """
-    size = factor.shape[-1]
-    if size is None or size < LARGE_FACTOR:
-        shape = tf.shape(factor)
-        identity = tf.eye(shape[-1], batch_shape=shape[:-2], dtype=factor.dtype)
-        return tf.linalg.triangular_solve(factor, identity, lower=True)
-    half = size // 2
-    A, C = (triangular_inverse(x) for x in (factor[..., :half, :half], factor[..., half:, half:]))
-    below = -tf.matmul(C, tf.matmul(factor[..., half:, :half], A))
-    above = tf.zeros_like(tf.linalg.matrix_transpose(below))
-    return tf.concat([tf.concat([A, above], -1), tf.concat([below, C], -1)], -2)
+    return inverse_cholesky(tf.linalg.set_diag(K, diagonal + jitter), name).dense()
 
 
 @tf.custom_gradient
@@ -91,8 +49,7 @@ def spd_inverse(A: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
 
     :param A: [..., M, M].
     """
-    L_inv = triangular_inverse(cholesky_or_error(A, "K + V"))
-    C = tf.matmul(L_inv, L_inv, transpose_a=True)
+    C = inverse_cholesky(A, "K + V").inverse()
     return C, lambda dC: -tf.matmul(C, tf.matmul(dC, C))
 
 
@@ -109,24 +66,21 @@ def dense_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
     num_rows, num_outputs = tf.shape(Y)[0], tf.shape(Y)[1]
     shared = V.shape[1] == 1
 
-    def column(p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        """Targets and Cholesky factor of the outputs that column p of V governs."""
+    def column(p: tf.Tensor) -> tuple[tf.Tensor, InverseFactor, tf.Tensor]:
+        """Targets, L⁻¹ and α of the outputs that column p of V governs."""
         targets = Y if shared else Y[:, p, None]
-        factor = cholesky_or_error(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + V[:, p]), "K + V")
-        return targets, factor, tf.linalg.cholesky_solve(factor, targets)
+        W = inverse_cholesky(tf.linalg.set_diag(K, tf.linalg.diag_part(K) + V[:, p]), "K + V")
+        return targets, W, W.solve(targets)
 
     @tf.custom_gradient
     def evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-        def value(targets: tf.Tensor, factor: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+        def value(targets: tf.Tensor, W: InverseFactor, alpha: tf.Tensor) -> tf.Tensor:
             outputs = tf.cast(tf.shape(targets)[1], Y.dtype)
-            log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
-            return -0.5 * (tf.reduce_sum(targets * alpha) + outputs * log_det)
+            return -0.5 * (tf.reduce_sum(targets * alpha) + outputs * W.log_determinant())
 
-        def slope(targets: tf.Tensor, factor: tf.Tensor, alpha: tf.Tensor) -> tf.Tensor:
+        def slope(targets: tf.Tensor, W: InverseFactor, alpha: tf.Tensor) -> tf.Tensor:
             outputs = tf.cast(tf.shape(targets)[1], Y.dtype)
-            L_inv = triangular_inverse(factor)
-            C = tf.matmul(L_inv, L_inv, transpose_a=True)
-            return 0.5 * (tf.matmul(alpha, alpha, transpose_b=True) - outputs * C)
+            return 0.5 * (tf.matmul(alpha, alpha, transpose_b=True) - outputs * W.inverse())
 
         if shared:
             solved = column(tf.constant(0))
@@ -175,15 +129,12 @@ def whitened_log_evidence(Lambda: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
 
     @tf.custom_gradient
     def evidence(Lambda: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-        factor, beta = whitened_solution(Lambda, b)
-        log_det = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factor)))
+        W, beta = whitened_solution(Lambda, b)
+        log_det = tf.reduce_sum(W.log_determinant())
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            inverse = tf.linalg.cholesky_solve(
-                factor, tf.eye(tf.shape(b)[1], batch_shape=tf.shape(factor)[:1], dtype=b.dtype)
-            )
-            columns = _columns_of_factor(beta, tf.shape(factor)[0])
-            dLambda = outputs * inverse + tf.matmul(columns, columns, transpose_b=True)
+            columns = _columns_of_factor(beta, tf.shape(Lambda)[0])
+            dLambda = outputs * W.inverse() + tf.matmul(columns, columns, transpose_b=True)
             return -0.5 * upstream * dLambda, upstream * beta
 
         return 0.5 * (tf.reduce_sum(b * beta) - outputs * log_det), gradient
@@ -191,17 +142,17 @@ def whitened_log_evidence(Lambda: tf.Tensor, b: tf.Tensor) -> tf.Tensor:
     return evidence(Lambda, b)
 
 
-@check_shapes("Lambda: [U, M, M]", "b: [P, M]", "return[0]: [U, M, M]", "return[1]: [P, M]")
-def whitened_solution(Lambda: tf.Tensor, b: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Cholesky factor of B = I + Λ, and β_p = B_p⁻¹ b_p.
+@check_shapes("Lambda: [U, M, M]", "b: [P, M]", "return[1]: [P, M]")
+def whitened_solution(Lambda: tf.Tensor, b: tf.Tensor) -> tuple[InverseFactor, tf.Tensor]:
+    """W = L⁻¹ for the Cholesky factor L of B = I + Λ, and β_p = B_p⁻¹ b_p.
 
     :param Lambda: U is 1 (all outputs share it) or P.
     :param b: one row for each output.
     """
     B = tf.linalg.set_diag(Lambda, tf.linalg.diag_part(Lambda) + 1.0)
-    factor = cholesky_or_error(B, "B = I + Λ")
-    beta = tf.linalg.cholesky_solve(factor, _columns_of_factor(b, tf.shape(Lambda)[0]))
-    return factor, tf.reshape(tf.linalg.matrix_transpose(beta), tf.shape(b))
+    W = inverse_cholesky(B, "B = I + Λ")
+    beta = W.solve(_columns_of_factor(b, tf.shape(Lambda)[0]))
+    return W, tf.reshape(tf.linalg.matrix_transpose(beta), tf.shape(b))
 
 
 @check_shapes("G: [M, M]", "s: [M, P]", "v: [P]", "return: []")

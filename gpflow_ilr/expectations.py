@@ -40,6 +40,7 @@ __all__ = [
     "expected_entropy",
     "expected_log_softmax",
     "expected_softmax",
+    "logits_at_nodes",
     "softmax_variance",
 ]
 
@@ -92,6 +93,29 @@ def expected_softmax(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
         return _average(weights, tf.nn.softmax(centre + deviation))
 
     return _by_rows(block, Fmu, Fvar, C, rule)
+
+
+@check_shapes(
+    "Fmu: [N, L]",
+    "Fvar: [N, one_or_L]",
+    "C: [K, L]",
+    "return[0]: [S, N, K]",
+    "return[1]: [S]",
+)
+def logits_at_nodes(
+    Fmu: tf.Tensor, Fvar: tf.Tensor, C: tf.Tensor, rule: NodeRule
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """C f_s at the nodes f_s of f ~ N(Fmu, diag Fvar), and the weights of the nodes.
+
+    They are linear in the scale of f: those of N(a Fmu, a² diag Fvar) are a times as large.
+
+    :param Fmu: means of the latents.
+    :param Fvar: variances of the latents, or one common variance, as in :func:`expected_softmax`.
+    :param C: the link matrix.
+    :param rule: the node rule.
+    """
+    centre, deviation, weights = _logits(Fmu, Fvar, C, rule)
+    return centre + deviation, weights
 
 
 @check_shapes(

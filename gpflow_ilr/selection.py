@@ -9,7 +9,7 @@ seen (by leave-one-out, or validation rows), the best L minimises a function of 
 The search is bounded, because on separable data the NLL falls for ever as L grows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,17 +17,23 @@ import tensorflow as tf
 from scipy.optimize import minimize_scalar
 
 from gpflow_ilr.codes import MAX_SMOOTHING, sharpness_of
-from gpflow_ilr.expectations import GaussHermite, NodeRule, Sobol, expected_softmax
+from gpflow_ilr.expectations import (
+    GaussHermite,
+    NodeRule,
+    Sobol,
+    expected_softmax,
+    logits_at_nodes,
+)
 from gpflow_ilr.labels import membership
 
 __all__ = [
     "Calibration",
     "Marginals",
+    "MeanNLL",
     "choose_noise",
     "choose_sharpness",
     "label_nll",
     "largest_sharpness",
-    "mean_nll",
 ]
 
 SMOOTHING_BOUNDS = (1e-3, MAX_SMOOTHING)
@@ -38,6 +44,8 @@ _LOG_TOLERANCE = 2e-3
 _SCAN_POINTS = 13
 _SCAN_ROWS = 512
 _SEARCH_ELEMENTS = 2**18
+_BLOCK_ELEMENTS = 2**20
+_KEPT_ELEMENTS = 2**24
 
 
 class Marginals(NamedTuple):
@@ -98,52 +106,99 @@ def label_nll(
         link,
         search_nodes(held_out.mean.shape[-1], count),
     )
-    log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
-    rows = membership(held_out.labels, link.shape[0], dtype=p.dtype)
-    return -tf.reduce_sum(rows * log_p, axis=-1)
+    return _nll(p, membership(held_out.labels, link.shape[0], dtype=p.dtype))
 
 
-def mean_nll(held_out: Marginals, link: tf.Tensor, sharpness: tf.Tensor) -> float:
-    """Mean NLL of held-out labels, in nats per row.
+class MeanNLL:
+    """Mean NLL of held-out labels, in nats per row, as a function of the sharpness L.
+
+    The logits at the nodes are linear in L. They are computed once for all L, unless the rows are
+    too many to keep them.
 
     :param held_out: predictions and labels.
     :param link: C, [K, P].
-    :param sharpness: L.
     """
-    return float(tf.reduce_mean(label_nll(held_out, link, sharpness)))
+
+    def __init__(self, held_out: Marginals, link: tf.Tensor) -> None:
+        self._held_out = held_out
+        self._link = link
+        self._num_rows, num_latents = held_out.mean.shape
+        self._rule = search_nodes(num_latents, self._num_rows)
+        self._row_elements = link.shape[0] * self._rule(num_latents, link.dtype)[1].shape[0]
+        few = self._num_rows * self._row_elements <= _KEPT_ELEMENTS
+        self._kept = list(self._blocks()) if few else None
+
+    def __call__(self, sharpness: float | tf.Tensor) -> float:
+        """Mean NLL at one L."""
+        return float(self.at([float(sharpness)])[0])
+
+    def at(self, sharpness: Sequence[float]) -> np.ndarray:
+        """Mean NLL at each of several L: as many at a time as are worth it.
+
+        :param sharpness: values of L.
+        """
+        totals = np.zeros(len(sharpness))
+        for logits, weights, labels in self._kept or self._blocks():
+            num_nodes, num_rows, num_classes = logits.shape
+            step = max(1, _BLOCK_ELEMENTS // (num_nodes * num_rows * num_classes))
+            for start in range(0, len(sharpness), step):
+                L = tf.constant(sharpness[start : start + step], logits.dtype)
+                pi = tf.nn.softmax(tf.reshape(L, [-1, 1, 1, 1]) * logits)
+                flat = tf.reshape(pi, [L.shape[0], num_nodes, num_rows * num_classes])
+                p = tf.linalg.matvec(flat, weights, transpose_a=True)
+                p = tf.reshape(p, [L.shape[0], num_rows, num_classes])
+                totals[start : start + step] += tf.reduce_sum(_nll(p, labels), axis=-1).numpy()
+        return totals / self._num_rows
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        return int(self._link.shape[0])
+
+    def of_few_rows(self) -> "MeanNLL":
+        """The mean over some hundred evenly spaced rows, which is cheap."""
+        step = 1 + self._num_rows // _SCAN_ROWS
+        return MeanNLL(Marginals(*(x[::step] for x in self._held_out)), self._link)
+
+    def _blocks(self) -> Iterator[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
+        """Logits at the nodes [S, n, K], their weights, and label rows [n, K], for n rows a time."""
+        block = max(1, _BLOCK_ELEMENTS // self._row_elements)
+        for start in range(0, self._num_rows, block):
+            mean, variance, labels = (x[start : start + block] for x in self._held_out)
+            logits, weights = logits_at_nodes(mean, variance, self._link, self._rule)
+            yield logits, weights, membership(labels, self._link.shape[0], dtype=logits.dtype)
 
 
-def choose_sharpness(
-    held_out: Marginals, link: tf.Tensor, present: tf.Tensor | None = None
-) -> tuple[float, float]:
+def _nll(p: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    """−log p_y of each row, [..., N], for probabilities [..., N, K] and label rows [N, K]."""
+    log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
+    return -tf.reduce_sum(labels * log_p, axis=-1)
+
+
+def choose_sharpness(nll: MeanNLL, present: tf.Tensor | None = None) -> tuple[float, float]:
     """The L in bounds with the smallest mean NLL of held-out labels, and that NLL.
 
     The NLL may have two valleys (rows with wide posteriors saturate early, others late), so a coarse
     scan on a few rows comes before the search between the neighbours of its best.
 
-    :param held_out: predictions and labels.
-    :param link: C, [K, P].
+    :param nll: the mean NLL as a function of L.
     :param present: the present L, which is kept if the search finds none better.
     """
-
-    def nll(log_sharpness: float, rows: Marginals = held_out) -> float:
-        return mean_nll(rows, link, tf.constant(np.exp(log_sharpness), link.dtype))
-
-    few = Marginals(*(x[:: 1 + x.shape[0] // _SCAN_ROWS] for x in held_out))
-    lowest, highest = (np.log(sharpness_of(value, link.shape[0])) for value in SMOOTHING_BOUNDS)
+    few = nll.of_few_rows()
+    lowest, highest = (np.log(sharpness_of(value, nll.num_classes)) for value in SMOOTHING_BOUNDS)
     grid = np.linspace(lowest, highest, _SCAN_POINTS)
-    best = int(np.argmin([nll(x, few) for x in grid]))
+    best = int(np.argmin(few.at(np.exp(grid))))
     found = minimize_scalar(
-        nll,
+        lambda x: nll(np.exp(x)),
         bounds=(grid[max(best - 1, 0)], grid[min(best + 1, _SCAN_POINTS - 1)]),
         method="bounded",
         options={"xatol": _LOG_TOLERANCE},
     )
     candidates = [(float(found.fun), float(np.exp(found.x)))]
     if best == _SCAN_POINTS - 1:  # the search does not visit the ends of its interval
-        candidates.append((nll(highest), float(np.exp(highest))))
+        candidates.append((nll(np.exp(highest)), float(np.exp(highest))))
     if present is not None:
-        candidates.append((mean_nll(held_out, link, present), float(present)))
+        candidates.append((nll(present), float(present)))
     smallest, sharpness = min(candidates)
     return sharpness, smallest
 
@@ -163,7 +218,7 @@ def choose_noise(
     """
 
     def best_at(log_noise: float) -> tuple[float, float]:
-        return choose_sharpness(held_out_at(float(np.exp(log_noise))), link)
+        return choose_sharpness(MeanNLL(held_out_at(float(np.exp(log_noise))), link))
 
     grid = np.log(start) + np.linspace(-1.0, 1.0, 9) * np.log(NOISE_FACTOR)
     values = [best_at(x)[1] for x in grid]

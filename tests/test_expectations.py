@@ -19,6 +19,7 @@ from gpflow_ilr.expectations import (
     expected_entropy,
     expected_log_softmax,
     expected_softmax,
+    logits_at_nodes,
     softmax_variance,
 )
 from tests.gumbel_oracle import expectations as oracle
@@ -257,6 +258,38 @@ def test_jensens_inequality_holds_for_every_set_of_centred_nodes(rng: np.random.
         for rule in (Sobol(), Sobol(num_nodes=2), Sobol(num_nodes=6)):
             gap = log_softmax(m @ C.T, axis=-1) - expected_log_softmax(m, scale * v, C, rule)
             assert np.min(gap) > -1e-12
+
+
+@pytest.mark.parametrize("common", [False, True])
+@pytest.mark.parametrize("rule", [Sobol(num_nodes=16), Sobol(num_nodes=4), GaussHermite(5)])
+def test_logits_at_nodes_have_the_moments_and_the_softmax_of_the_nodes(
+    rule: NodeRule, common: bool, rng: np.random.Generator
+) -> None:
+    m, v, C = (tf.constant(x) for x in problem(rng, 4, 6))
+    v = v[:, :1] if common else v
+    logits, weights = logits_at_nodes(m, v, C, rule)
+    nodes = rule(3, tf.float64)[0].numpy()
+    expected = (m + np.sqrt(v) * nodes[:, None, :]) @ C.numpy().T
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        np.einsum("s,srk->rk", weights, softmax(logits, axis=-1)),
+        expected_softmax(m, v, C, rule),
+        rtol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("common", [False, True])
+@pytest.mark.parametrize("rule", [Sobol(), Sobol(num_nodes=4), GaussHermite(5)])
+@pytest.mark.parametrize("scale", [1e-3, 0.7, 40.0])
+def test_logits_at_nodes_are_linear_in_the_scale_of_the_latent(
+    scale: float, rule: NodeRule, common: bool, rng: np.random.Generator
+) -> None:
+    m, v, C = (tf.constant(x) for x in problem(rng, 4, 6))
+    v = v[:, :1] if common else v
+    logits, weights = logits_at_nodes(m, v, C, rule)
+    scaled, same = logits_at_nodes(scale * m, scale**2 * v, C, rule)
+    np.testing.assert_array_equal(weights, same)
+    np.testing.assert_allclose(scaled, scale * logits, rtol=0, atol=1e-14 * scale * np.max(logits))
 
 
 @pytest.mark.parametrize("mean", [-30.0, -3.0, 0.0, 3.0, 30.0])

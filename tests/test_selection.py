@@ -8,12 +8,14 @@ import pytest
 import scipy.special
 import tensorflow as tf
 
+from gpflow_ilr import selection as module
 from gpflow_ilr.codes import ILRCode, sharpness_of, smoothing_of
 from gpflow_ilr.expectations import Sobol, expected_softmax
 from gpflow_ilr.selection import (
     NOISE_FACTOR,
     SMOOTHING_BOUNDS,
     Marginals,
+    MeanNLL,
     choose_noise,
     choose_sharpness,
     label_nll,
@@ -102,13 +104,89 @@ def test_nll_of_a_hopeless_prediction_is_large_but_finite() -> None:
     assert np.all(nll > 500)
 
 
+def held_out_case(K: int, separate: bool, soft: bool, num_rows: int) -> Marginals:
+    """Predictions with a variance for each output or for all, and classes or distributions."""
+    held_out, rng = draw(K, num_rows, 3.0), np.random.default_rng(1)
+    if separate:
+        variance = rng.uniform(0.01, 0.5, size=(num_rows, K - 1))
+        held_out = held_out._replace(variance=tf.constant(variance))
+    if soft:
+        held_out = held_out._replace(labels=tf.constant(rng.dirichlet(np.ones(K), size=num_rows)))
+    return held_out
+
+
+MARGINALS = pytest.mark.parametrize(
+    ("K", "separate", "soft"),
+    [(2, False, False), (3, False, True), (3, True, False), (6, False, False), (6, True, True)],
+)
+
+
+@MARGINALS
+def test_mean_nll_is_the_mean_of_the_labels_nll_for_every_sharpness(
+    K: int, separate: bool, soft: bool
+) -> None:
+    held_out, link = held_out_case(K, separate, soft, 40), link_of(K)
+    nll = MeanNLL(held_out, link)
+    for L in [*sharpness_grid(K, 5), 0.0, 1.0]:
+        expected = mean_nll(held_out, link, L)
+        assert nll(L) == pytest.approx(expected, rel=1e-12)
+        assert nll(tf.constant(L, tf.float64)) == nll(L)
+    assert isinstance(nll(1.0), float)
+
+
+def test_a_sharpness_of_python_is_not_rounded_to_single_precision() -> None:
+    held_out, link = draw(3, 40, 3.0), link_of(3)
+    assert MeanNLL(held_out, link)(0.3) == pytest.approx(mean_nll(held_out, link, 0.3), rel=1e-12)
+
+
+# Rows are held in memory or not, and come all at once, one by one, or in uneven blocks.
+@MARGINALS
+@pytest.mark.parametrize("kept", [0, 10**9])
+@pytest.mark.parametrize("rows", [1, 7, 40])
+def test_mean_nll_does_not_depend_on_what_is_kept(
+    K: int, separate: bool, soft: bool, kept: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_out, link = held_out_case(K, separate, soft, 40), link_of(K)
+    sharpnesses = np.array([0.3, 3.0])
+    expected = [mean_nll(held_out, link, L) for L in sharpnesses]
+    num_nodes = module.search_nodes(K - 1, 40)(K - 1, tf.float64)[1].shape[0]
+    monkeypatch.setattr(module, "_KEPT_ELEMENTS", kept)
+    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", rows * num_nodes * K)
+    visits = []
+    original = module.logits_at_nodes
+
+    def counted(mean: tf.Tensor, *arguments: object) -> tuple[tf.Tensor, tf.Tensor]:
+        visits.append(mean.shape[0])
+        return original(mean, *arguments)
+
+    monkeypatch.setattr(module, "logits_at_nodes", counted)
+    nll = MeanNLL(held_out, link)
+    assert [nll(L) for L in sharpnesses] == pytest.approx(expected, rel=1e-12)
+    # Once for all L, or once for each.
+    assert max(visits) == rows
+    assert sum(visits) == (40 if kept else 80)
+
+
+@MARGINALS
+@pytest.mark.parametrize("at_a_time", [1, 3, 100])
+def test_many_sharpnesses_at_once_equal_one_after_the_other(
+    K: int, separate: bool, soft: bool, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held_out, link = held_out_case(K, separate, soft, 40), link_of(K)
+    grid = sharpness_grid(K, 7)
+    expected = [mean_nll(held_out, link, L) for L in grid]
+    num_nodes = module.search_nodes(K - 1, 40)(K - 1, tf.float64)[1].shape[0]
+    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", at_a_time * 40 * num_nodes * K)
+    np.testing.assert_allclose(MeanNLL(held_out, link).at(grid), expected, rtol=1e-12)
+
+
 # --- Sharpness ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("K", [2, 3, 6])
 def test_chosen_sharpness_is_the_best_of_a_dense_grid(K: int) -> None:
     held_out, link = draw(K, 200, 3.0), link_of(K)
-    L, nll = choose_sharpness(held_out, link)
+    L, nll = choose_sharpness(MeanNLL(held_out, link))
     grid = sharpness_grid(K, 60)
     values = np.array([mean_nll(held_out, link, x) for x in grid])
     best, step = int(np.argmin(values)), np.log(grid[1] / grid[0])
@@ -120,7 +198,7 @@ def test_chosen_sharpness_is_the_best_of_a_dense_grid(K: int) -> None:
 
 def test_chosen_sharpness_recovers_the_one_that_made_the_labels() -> None:
     held_out, link = draw(3, 2000, 4.0), link_of(3)
-    L, nll = choose_sharpness(held_out, link)
+    L, nll = choose_sharpness(MeanNLL(held_out, link))
     # Standard error of a maximum-likelihood estimate of log L: one over the root of the curvature.
     h = 0.05
     ends = [mean_nll(held_out, link, L * np.exp(s * h)) for s in (-1, 1)]
@@ -134,7 +212,9 @@ def test_separable_data_get_the_bound(K: int, variance: float) -> None:
     y = np.arange(30) % K
     mean = tf.gather(ILRCode(K).targets, y)
     variances = tf.fill([30, 1], tf.constant(variance, tf.float64))
-    L, nll = choose_sharpness(Marginals(mean, variances, tf.constant(y, tf.int32)), link_of(K))
+    L, nll = choose_sharpness(
+        MeanNLL(Marginals(mean, variances, tf.constant(y, tf.int32)), link_of(K))
+    )
     bound = largest_sharpness(K)
     assert bound == sharpness_of(SMOOTHING_BOUNDS[1], K)
     assert np.log(bound / L) == pytest.approx(0, abs=1e-12)  # the NLL falls all the way
@@ -151,26 +231,26 @@ def test_the_deeper_of_two_valleys_is_found(wide: float, spread: float, narrow: 
     labels = np.where(np.arange(100) < 8, 1 - favoured, favoured)
     held_out = Marginals(tf.constant(mean), tf.constant(variance), tf.constant(labels, tf.int32))
     values = [mean_nll(held_out, link_of(2), x) for x in sharpness_grid(2, 50)]
-    assert choose_sharpness(held_out, link_of(2))[1] < min(values) + 1e-5
+    assert choose_sharpness(MeanNLL(held_out, link_of(2)))[1] < min(values) + 1e-5
 
 
 def test_a_present_sharpness_that_is_better_is_kept() -> None:
     held_out, link = draw(3, 200, 3.0), link_of(3)
-    L, nll = choose_sharpness(held_out, link)
+    L, nll = choose_sharpness(MeanNLL(held_out, link))
     nearby = L * np.exp(np.linspace(-4e-3, 4e-3, 41))
     best = min(nearby, key=lambda x: mean_nll(held_out, link, x))
-    kept, smallest = choose_sharpness(held_out, link, tf.constant(best, tf.float64))
+    kept, smallest = choose_sharpness(MeanNLL(held_out, link), tf.constant(best, tf.float64))
     assert kept == pytest.approx(best, rel=1e-12)
     assert smallest <= nll
     # One that is worse is not.
-    assert choose_sharpness(held_out, link, tf.constant(0.1, tf.float64)) == (L, nll)
+    assert choose_sharpness(MeanNLL(held_out, link), tf.constant(0.1, tf.float64)) == (L, nll)
 
 
 def test_predictions_that_are_always_wrong_are_flattened() -> None:
     y = np.arange(30) % 3
     mean = -tf.gather(ILRCode(3).targets, y)
     held_out = Marginals(mean, tf.fill([30, 1], tf.constant(0.01, tf.float64)), tf.constant(y))
-    L, nll = choose_sharpness(held_out, link_of(3))
+    L, nll = choose_sharpness(MeanNLL(held_out, link_of(3)))
     smallest = sharpness_of(SMOOTHING_BOUNDS[0], 3)
     assert smallest <= L < smallest * np.exp(4e-3)
     assert nll == pytest.approx(np.log(3), abs=2 * L)
@@ -178,11 +258,11 @@ def test_predictions_that_are_always_wrong_are_flattened() -> None:
 
 def test_choice_is_deterministic_and_scales_with_the_latent() -> None:
     held_out, link = draw(3, 100, 3.0), link_of(3)
-    first = choose_sharpness(held_out, link)
-    assert choose_sharpness(held_out, link) == first
+    first = choose_sharpness(MeanNLL(held_out, link))
+    assert choose_sharpness(MeanNLL(held_out, link)) == first
     # f/2 wants 2 L: sharpness is a scale of the latent.
     halved = held_out._replace(mean=held_out.mean / 2, variance=held_out.variance / 4)
-    L, nll = choose_sharpness(halved, link)
+    L, nll = choose_sharpness(MeanNLL(halved, link))
     assert abs(np.log(L / first[0] / 2)) < 8e-3
     assert nll == pytest.approx(first[1], abs=1e-5)
 
@@ -190,11 +270,11 @@ def test_choice_is_deterministic_and_scales_with_the_latent() -> None:
 def test_soft_labels_and_float32_are_welcome() -> None:
     held_out = draw(3, 100, 3.0)
     one_hot = held_out._replace(labels=tf.one_hot(held_out.labels, 3, dtype=tf.float64))
-    expected = choose_sharpness(held_out, link_of(3))
-    np.testing.assert_allclose(choose_sharpness(one_hot, link_of(3)), expected, rtol=1e-12)
+    expected = choose_sharpness(MeanNLL(held_out, link_of(3)))
+    np.testing.assert_allclose(choose_sharpness(MeanNLL(one_hot, link_of(3))), expected, rtol=1e-12)
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
         single = Marginals(*(tf.cast(x, tf.float32) for x in held_out[:2]), held_out.labels)
-        L, nll = choose_sharpness(single, link_of(3))
+        L, nll = choose_sharpness(MeanNLL(single, link_of(3)))
     assert abs(np.log(L / expected[0])) < 0.05  # where the NLL is flat to float32's rounding
     assert nll == pytest.approx(expected[1], rel=1e-5)
 
@@ -229,7 +309,7 @@ def test_chosen_noise_is_the_best_of_a_grid() -> None:
     assert noise in regression.visited
     assert nll == pytest.approx(mean_nll(regression(noise), link, L), rel=1e-12)
     grid = np.geomspace(start / NOISE_FACTOR, start * NOISE_FACTOR, 8)
-    values = [choose_sharpness(regression(x), link)[1] for x in grid]
+    values = [choose_sharpness(MeanNLL(regression(x), link))[1] for x in grid]
     # Labels of which most are random want noise, but not the most there is.
     assert start < noise < start * NOISE_FACTOR
     # The search stops at 0.05 in the logarithm of the noise, where the NLL is flat.

@@ -68,7 +68,7 @@ def gpytorch_sgpr(
 
 
 def main() -> None:
-    options = arguments(__doc__)
+    options = arguments(__doc__, rounds=40)
     N, D, K, M = (600, 4, 5, 20) if options.quick else (15_000, 16, 26, 200)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(N, D)), rng.integers(0, K, N)

@@ -12,10 +12,12 @@ from collections.abc import Callable
 __all__ = ["arguments", "best_times", "report"]
 
 
-def arguments(description: str | None) -> argparse.Namespace:
+def arguments(description: str | None, rounds: int = 7) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--quick", action="store_true", help="tiny shapes, to see that it runs")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds, of which the best counts")
+    parser.add_argument(
+        "--rounds", type=int, default=rounds, help="rounds, of which the best counts"
+    )
     return parser.parse_args()
 
 

@@ -35,7 +35,8 @@ from gpflow_ilr.collapsed_bound import (
     leave_one_out,
     whitened_posterior,
 )
-from gpflow_ilr.evidence import relative_cholesky, triangular_inverse
+from gpflow_ilr.distances import inducing_covariance
+from gpflow_ilr.evidence import relative_inverse_cholesky
 from gpflow_ilr.likelihoods import LinkedSoftmax
 from gpflow_ilr.models.conjugate import (
     ConjugateClassifier,
@@ -52,6 +53,7 @@ from gpflow_ilr.statistics import (
     group_statistics,
     without_gradient,
 )
+from gpflow_ilr.triangular import triangular_inverse
 
 __all__ = ["CollapsedClassifier", "KeptStatistics"]
 
@@ -177,7 +179,7 @@ class CollapsedClassifier(ConjugateClassifier):
     def _whitening(self, block: OutputBlock) -> tf.Tensor:
         """L_u⁻¹."""
         K_uu = covariances.Kuu(block.inducing, block.kernel)
-        return triangular_inverse(relative_cholesky(K_uu, "K_uu"))
+        return relative_inverse_cholesky(K_uu, "K_uu")
 
     def _statistics(
         self,
@@ -313,7 +315,7 @@ class CollapsedClassifier(ConjugateClassifier):
         means, variances = [], []
         for i, block in enumerate(self._output_blocks):
             q = WhitenedPosterior(*cache[4 * i : 4 * i + 4])
-            K = cross_covariance(covariances.Kuf(block.inducing, block.kernel, Xnew))
+            K = cross_covariance(inducing_covariance(block.inducing, block.kernel, Xnew))
             A = tf.matmul(q.L_inv, K)
             means.append(tf.matmul(A, q.mean, transpose_a=True))
             residual = prior_covariance(block.kernel, Xnew, full_cov) - squared_norms(
@@ -330,7 +332,7 @@ class CollapsedClassifier(ConjugateClassifier):
     def _loo_rows(
         self, block: OutputBlock, q: WhitenedPosterior, X: tf.Tensor, labels: tf.Tensor
     ) -> MeanAndVariance:
-        A = tf.matmul(q.L_inv, covariances.Kuf(block.inducing, block.kernel, X))
+        A = tf.matmul(q.L_inv, inducing_covariance(block.inducing, block.kernel, X))
         residual = block.kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
         targets = tf.matmul(self.code.features(labels), block.columns(self.code.targets))
         V = self._noise(block)

@@ -11,12 +11,8 @@ from gpflow.posteriors import PrecomputedValue
 
 from gpflow_ilr.blocks import stack_over
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
-from gpflow_ilr.evidence import (
-    cholesky_or_error,
-    dense_log_evidence,
-    spd_inverse,
-    triangular_inverse,
-)
+from gpflow_ilr.distances import covariance
+from gpflow_ilr.evidence import dense_log_evidence, spd_inverse
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.jitter import relative_jitter
 from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
@@ -30,6 +26,7 @@ from gpflow_ilr.models.conjugate import (
 )
 from gpflow_ilr.models.smoothing import LOOAtNoise, TunableSmoothing
 from gpflow_ilr.selection import Marginals
+from gpflow_ilr.triangular import inverse_cholesky
 
 __all__ = ["ExactClassifier", "ILRGPR", "DirichletGPR"]
 
@@ -51,7 +48,7 @@ class ExactClassifier(ConjugateClassifier):
     def _regression(self, block: OutputBlock) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """K [N, N], targets less mean function [N, P], and noise variances [N, 1 or P]."""
         X = self.data[0]
-        K = block.kernel(X)
+        K = covariance(block.kernel, X)
         targets = tf.matmul(self.code.features(self._labels), block.columns(self.code.targets))
         mean = self._mean_columns(X, block)
         V = block.columns(self.code.noise_variance)
@@ -77,9 +74,8 @@ class ExactClassifier(ConjugateClassifier):
                     C = spd_inverse(noisy)
                     diagonal, alpha = tf.linalg.diag_part(C)[:, None], tf.matmul(C, t)
                 else:
-                    L_inv = triangular_inverse(cholesky_or_error(noisy, "K + V"))
-                    diagonal = tf.reduce_sum(tf.square(L_inv), axis=0)[:, None]
-                    alpha = tf.matmul(L_inv, tf.matmul(L_inv, t), transpose_a=True)
+                    W = inverse_cholesky(noisy, "K + V")
+                    diagonal, alpha = W.inverse_diagonal()[:, None], W.solve(t)
                 means.append(t - alpha / diagonal)
                 variances.append(tf.maximum(1.0 / diagonal - v, 0.0))
             if offset is not None:
@@ -101,7 +97,7 @@ class ExactClassifier(ConjugateClassifier):
 
             def inverse_factor(p: tf.Tensor, K: tf.Tensor = K, V: tf.Tensor = V) -> list[tf.Tensor]:
                 noisy = tf.linalg.set_diag(K, tf.linalg.diag_part(K) + V[:, p])
-                return [triangular_inverse(cholesky_or_error(noisy, "K + V"))]
+                return [inverse_cholesky(noisy, "K + V").dense()]
 
             # One after the other: P factorisations at once may not fit in memory.
             (L_inv,) = stack_over(inverse_factor, V.shape[1])
@@ -119,7 +115,7 @@ class ExactClassifier(ConjugateClassifier):
         means, variances = [], []
         for i, block in enumerate(self._output_blocks):
             alpha, L_inv = cache[2 * i + 1 : 2 * i + 3]
-            K = cross_covariance(block.kernel(cache[0], Xnew))
+            K = cross_covariance(covariance(block.kernel, cache[0], Xnew))
             means.append(tf.matmul(K, alpha, transpose_a=True))
             explained = squared_norms(tf.matmul(L_inv, K[..., None, :, :]), full_cov)
             variances.append(prior_covariance(block.kernel, Xnew, full_cov) - explained)

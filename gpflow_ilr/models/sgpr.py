@@ -1,7 +1,6 @@
 """The collapsed sparse classifiers that users build: Collapsed-ILR and sparse GPD."""
 
 import tensorflow as tf
-from gpflow import covariances
 from gpflow.base import RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -10,6 +9,7 @@ from gpflow.models.util import InducingVariablesLike
 
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.collapsed_bound import leave_one_out
+from gpflow_ilr.distances import inducing_covariance
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
 from gpflow_ilr.models.conjugate import Objective
@@ -73,7 +73,7 @@ class ILRSGPR(TunableSmoothing, StreamingRows):
         g, U = tf.linalg.eigh(stats.second[0])
         g = tf.maximum(g, 0.0)[:, None]
         s = tf.matmul(U, tf.matmul(stats.first[0], self._table(block)[0]), transpose_a=True)
-        A = tf.matmul(L_inv, covariances.Kuf(block.inducing, block.kernel, X))
+        A = tf.matmul(L_inv, inducing_covariance(block.inducing, block.kernel, X))
         residual = block.kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
         residual = tf.maximum(residual, 0.0)[:, None]
         rotated = tf.matmul(A, U, transpose_a=True)  # [n, M]

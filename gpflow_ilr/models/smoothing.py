@@ -19,9 +19,9 @@ from gpflow_ilr.models.probabilities import as_inputs
 from gpflow_ilr.selection import (
     Calibration,
     Marginals,
+    MeanNLL,
     choose_noise,
     choose_sharpness,
-    mean_nll,
 )
 
 __all__ = ["LOOAtNoise", "TunableSmoothing"]
@@ -68,38 +68,35 @@ class TunableSmoothing(ConjugateClassifier):
         if noise:
             self._check_noise_can_be_chosen(data)
         rows = self._spread_rows(max_rows)
-        held_out = self._held_out(rows, data)
-        before = after = self._mean_nll(held_out)
+        nll = self._held_out_nll(rows, data)
+        before = after = nll(self.code.scale)
         # Soft targets are coded with λ, so predictions follow it: choose again while that helps.
         soft = self._labels.shape.rank == 2
         for _ in range(_SOFT_ROUNDS if soft else 1):
             present = gpflow.utilities.read_values(self.code)
-            nll = self._choose(held_out, rows if noise else None)
+            reached = self._choose(nll, rows if noise else None)
             if soft:
-                held_out = self._held_out(rows, data)
-                nll = self._mean_nll(held_out)
-            if nll >= after:
+                nll = self._held_out_nll(rows, data)
+                reached = nll(self.code.scale)
+            if reached >= after:
                 gpflow.utilities.multiple_assign(self.code, present)
                 break
-            after = nll
+            after = reached
         return Calibration(
             self.smoothing, before, after, float(tf.reduce_mean(self.code.noise_variance))
         )
 
-    def _choose(self, held_out: Marginals, rows: tf.Tensor | None) -> float:
+    def _choose(self, nll: MeanNLL, rows: tf.Tensor | None) -> float:
         """Set L, and the noise if there are ``rows`` to choose it on; the NLL that they promise."""
-        link = self.likelihood.link
         if rows is None:
-            sharpness, nll = choose_sharpness(held_out, link)
+            sharpness, reached = choose_sharpness(nll)
         else:
             old = float(self.code.noise_variance[0, 0])
-            new, sharpness, nll = choose_noise(self._loo_at_noise(rows), link, old)
+            held_out_at = self._loo_at_noise(rows)
+            new, sharpness, reached = choose_noise(held_out_at, self.likelihood.link, old)
             self.code.rescale_noise(new / old)
         self.code.sharpness.assign(sharpness)
-        return nll
-
-    def _mean_nll(self, held_out: Marginals) -> float:
-        return mean_nll(held_out, self.likelihood.link, self.code.scale)
+        return reached
 
     def _check_noise_can_be_chosen(self, data: RegressionData | None) -> None:
         if data is not None:
@@ -124,15 +121,16 @@ class TunableSmoothing(ConjugateClassifier):
         count = self.num_data if max_rows is None else min(max_rows, self.num_data)
         return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
 
-    def _held_out(self, rows: tf.Tensor, data: RegressionData | None) -> Marginals:
-        """Predictions of f/L for validation data, or by leave-one-out for training rows."""
+    def _held_out_nll(self, rows: tf.Tensor, data: RegressionData | None) -> MeanNLL:
+        """NLL of validation data, or by leave-one-out of training rows, as a function of L."""
         if data is None:
-            return Marginals(*self._loo(rows), tf.gather(self._labels, rows))
+            held_out = Marginals(*self._loo(rows), tf.gather(self._labels, rows))
+            return MeanNLL(held_out, self.likelihood.link)
         X = as_inputs(data[0])
         labels = as_labels(data[1], self.code.num_classes, num_rows=X.shape[0])
         mean, var = self._predict_marginals(X)
         scale = self.code.scale
-        return Marginals(mean / scale, var / scale**2, labels)
+        return MeanNLL(Marginals(mean / scale, var / scale**2, labels), self.likelihood.link)
 
     @abc.abstractmethod
     def _loo_at_noise(self, rows: tf.Tensor) -> LOOAtNoise:

@@ -45,7 +45,7 @@ from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
 from gpflow_ilr.models.shared_marginals import shared_marginals
 from gpflow_ilr.models.uncached_posterior import UncachedPosterior
 from gpflow_ilr.models.warm_start import variational_start
-from gpflow_ilr.selection import Calibration, Marginals, choose_sharpness, mean_nll
+from gpflow_ilr.selection import Calibration, Marginals, MeanNLL, choose_sharpness
 from gpflow_ilr.tracking import refuse_keras_layers
 
 __all__ = ["ILRSVGP", "SoftmaxSVGP", "CodeSVGP"]
@@ -308,8 +308,9 @@ class CodeSVGP(ClassifierSVGP):
         if trained_on:
             mean, variance = self._without_own_row(X, labels, mean, variance)
         held_out = Marginals(mean, variance, labels)
-        before = mean_nll(held_out, code.link, code.scale)
-        sharpness, after = choose_sharpness(held_out, code.link, code.scale)
+        nll = MeanNLL(held_out, code.link)
+        before = nll(code.scale)
+        sharpness, after = choose_sharpness(nll, code.scale)
         code.sharpness.assign(sharpness)
         noise = float(tf.reduce_mean(code.noise_variance))
         return Calibration(code.smoothing, before, after, noise)
