@@ -12,19 +12,21 @@ squared exponential σ² exp(−½ ‖x − y‖²) (c = −½, d = log σ²).
 
 import tensorflow as tf
 from gpflow import covariances
+from gpflow.base import TensorType
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import IsotropicStationary, Kernel, SquaredExponential
 
 __all__ = ["covariance", "inducing_covariance"]
 
 
-def covariance(kernel: Kernel, X: tf.Tensor, Y: tf.Tensor | None = None) -> tf.Tensor:
+def covariance(kernel: Kernel, X: TensorType, Y: TensorType | None = None) -> tf.Tensor:
     """``kernel(X, Y)``, faster for isotropic stationary kernels.
 
     :param kernel: any single-output kernel.
     :param X: [..., N, D].
     :param Y: [..., M, D]; None for X itself.
     """
+    X, Y = tf.convert_to_tensor(X), None if Y is None else tf.convert_to_tensor(Y)
     if not (_is_plain(kernel) and X.shape.rank == 2 and (Y is None or Y.shape.rank == 2)):
         return kernel(X, Y)
     X, Y = kernel.slice(X, Y)
@@ -36,7 +38,7 @@ def covariance(kernel: Kernel, X: tf.Tensor, Y: tf.Tensor | None = None) -> tf.T
 
 
 def inducing_covariance(
-    inducing_variable: InducingVariables, kernel: Kernel, X: tf.Tensor
+    inducing_variable: InducingVariables, kernel: Kernel, X: TensorType
 ) -> tf.Tensor:
     """``gpflow.covariances.Kuf``, [M, ..., N], faster for isotropic stationary kernels.
 
@@ -48,7 +50,7 @@ def inducing_covariance(
     found, usual = (covariances.Kuf.dispatch(*pair, type(X)) for pair in types)
     if found is not usual:  # another kind of inducing variable, or a Kuf of the user's own
         return covariances.Kuf(inducing_variable, kernel, X)
-    return covariance(kernel, tf.convert_to_tensor(inducing_variable.Z), X)
+    return covariance(kernel, inducing_variable.Z, X)
 
 
 def _is_plain(kernel: Kernel) -> bool:

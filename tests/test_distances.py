@@ -322,3 +322,12 @@ def test_other_inducing_variables_have_gpflows_covariance(rng: np.random.Generat
     ours = inducing_covariance(wide, kernel, X)
     np.testing.assert_array_equal(ours, covariances.Kuf(wide, kernel, X))
     assert np.max(np.abs(ours - points)) > 0.01
+
+
+def test_arrays_are_as_good_as_tensors(rng: np.random.Generator) -> None:
+    kernel, Z, X = SquaredExponential(), inputs(rng, M), inputs(rng, N)
+    expected = kernel(Z, X)
+    arrays = np.asarray(Z), np.asarray(X)
+    np.testing.assert_allclose(covariance(kernel, *arrays), expected, rtol=1e-12)
+    points = InducingPoints(arrays[0])
+    np.testing.assert_allclose(inducing_covariance(points, kernel, arrays[1]), expected, rtol=1e-12)
