@@ -13,11 +13,10 @@ from collections.abc import Callable
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import MeanAndVariance, TensorType
-from gpflow.covariances import Kuu
+from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from gpflow_ilr.distances import inducing_covariance
 from gpflow_ilr.jitter import absolute_jitter
 
 __all__ = ["shared_marginals"]
@@ -54,7 +53,7 @@ def shared_marginals(
     diagonal = tf.linalg.diag_part(K_uu)
     jitter = absolute_jitter(tf.reduce_mean(diagonal))
     L = tf.linalg.cholesky(tf.linalg.set_diag(K_uu, diagonal + jitter))
-    A = tf.linalg.triangular_solve(L, inducing_covariance(inducing_variable, kernel, X))
+    A = tf.linalg.triangular_solve(L, Kuf(inducing_variable, kernel, X))
     residual = kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
     if not whiten:
         A = tf.linalg.triangular_solve(L, A, adjoint=True)
