@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import gpflow
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -22,9 +23,13 @@ def stack(request: pytest.FixtureRequest) -> Stack:
 @pytest.fixture
 def double(stack: Stack) -> Iterator[Stack]:
     """Keras in float64 throughout, for comparisons to round-off."""
+    # Keras 3 settles on a policy at its first layer, which a test of another file may have made.
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float64")
     stack.keras.backend.set_floatx("float64")
     yield stack
     stack.keras.backend.set_floatx("float32")
+    keras.config.set_dtype_policy(policy)
 
 
 def total_loss(stack: Stack, model: Any, y: np.ndarray) -> tf.Tensor:
