@@ -1,19 +1,22 @@
-"""Log evidences of Gaussian regression, with gradients in closed form.
+"""Log evidences and leave-one-out of Gaussian regression, with gradients in closed form.
 
 Differentiating through a Cholesky factorisation costs several times the factorisation itself and
 keeps every intermediate alive. The functions here know their gradient, so value and gradient
 together need one inverse factor (:mod:`gpflow_ilr.triangular`) per distinct covariance, and those of
-size N × N are in memory one at a time. They serve the exact model (:func:`dense_log_evidence`) and
-the collapsed one (:func:`whitened_log_evidence`, and :func:`spectral_log_evidence` where outputs
-differ by their noise alone); each treats outputs that share a covariance together.
+size N × N are in memory one at a time. They serve the exact model (:func:`dense_log_evidence`, and
+:func:`inverse_diagonal_and_solution` for its leave-one-out predictions) and the collapsed one
+(:func:`whitened_log_evidence`, and :func:`spectral_log_evidence` where outputs differ by their noise
+alone); each treats outputs that share a covariance together.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
+from scipy.linalg import get_lapack_funcs
 
 from gpflow_ilr.blocks import stack_over
 from gpflow_ilr.jitter import relative_jitter
@@ -22,6 +25,7 @@ from gpflow_ilr.triangular import InverseFactor, inverse_cholesky
 __all__ = [
     "relative_inverse_cholesky",
     "spd_inverse",
+    "inverse_diagonal_and_solution",
     "dense_log_evidence",
     "whitened_log_evidence",
     "whitened_solution",
@@ -51,6 +55,57 @@ def spd_inverse(A: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
     """
     C = inverse_cholesky(A, "K + V").inverse()
     return C, lambda dC: -tf.matmul(C, tf.matmul(dC, C))
+
+
+@check_shapes("A: [N, N]", "B: [N, P]", "return[0]: [N]", "return[1]: [N, P]")
+def inverse_diagonal_and_solution(A: tf.Tensor, B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The diagonal of C = A⁻¹, and α = C B: what leave-one-out needs of A.
+
+    With gradients δ of the diagonal and γ of α: dB = C γ, dA = −C diag(δ) C − dB αᵀ, symmetrised.
+
+    :param A: positive definite; only its lower triangle is read.
+    :param B: one column for each output.
+    """
+
+    @tf.custom_gradient
+    def terms(A: tf.Tensor, B: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
+        results = _by_lapack(A, B) if _has_numbers_on_cpu(A) else None
+        inverse: Callable[[], tf.Tensor] = functools.partial(spd_inverse, A)
+        if results is None:
+            W = inverse_cholesky(A, "K + V")
+            results, inverse = (W.inverse_diagonal(), W.solve(B)), W.inverse
+
+        def gradient(d_diagonal: tf.Tensor, d_alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            C = inverse()
+            dB = tf.matmul(C, d_alpha)
+            outer = tf.matmul(dB, tf.matmul(C, B), transpose_b=True)
+            return -tf.matmul(C * d_diagonal, C) - 0.5 * (outer + tf.transpose(outer)), dB
+
+        return results, gradient
+
+    return terms(A, B)
+
+
+def _has_numbers_on_cpu(A: tf.Tensor) -> bool:
+    return tf.executing_eagerly() and tf.DeviceSpec.from_string(A.device).device_type == "CPU"
+
+
+def _by_lapack(A: tf.Tensor, B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
+    """:func:`inverse_diagonal_and_solution` in eager mode, or None where there is no factor.
+
+    LAPACK factorises on all cores, TensorFlow on one; and [N, N] is filled once instead of five
+    times, which counts where memory is new.
+    """
+    potrf, potrs, trtri = get_lapack_funcs(
+        ("potrf", "potrs", "trtri"), dtype=A.dtype.as_numpy_dtype
+    )
+    # Python's rows are LAPACK's columns, so that our lower triangle is its upper one.
+    upper, failed = potrf(np.asarray(A).T, lower=False)
+    if failed or not np.all(np.isfinite(np.diagonal(upper))):  # NaN may not count as a failure
+        return None
+    alpha, _ = potrs(upper, B, lower=False)
+    W = trtri(upper, lower=False, overwrite_c=True)[0].T
+    return tf.constant(np.einsum("ij,ij->j", W, W)), tf.constant(alpha)
 
 
 @check_shapes("K: [N, N]", "Y: [N, P]", "V: [N, U]  # U is 1 or P", "return: []")

@@ -12,6 +12,7 @@ from scipy.stats import multivariate_normal
 
 from gpflow_ilr.evidence import (
     dense_log_evidence,
+    inverse_diagonal_and_solution,
     relative_inverse_cholesky,
     spd_inverse,
     spectral_log_evidence,
@@ -264,6 +265,82 @@ def test_inverse_and_its_gradient_are_tensorflows(
     theirs = value_and_gradients(lambda A: weighted(tf.linalg.inv, A), [A])
     assert_equal_results(ours, theirs, 1e-12)
 
+
+# --- What leave-one-out needs -------------------------------------------------------------------
+
+
+def naive_inverse_diagonal_and_solution(A: tf.Tensor, B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    C = tf.linalg.inv(A)
+    return tf.linalg.diag_part(C), tf.matmul(C, B)
+
+
+def as_graph(function: Callable) -> Callable:
+    return tf.function(function, autograph=False)
+
+
+@pytest.mark.parametrize("mode", [lambda function: function, as_graph], ids=["eager", "graph"])
+def test_diagonal_and_solution_have_values_gradients_and_second_derivatives_of_the_inverse(
+    mode: Callable, rng: np.random.Generator
+) -> None:
+    A, B = spd(rng, N), rng.normal(size=(N, P))
+    weights = rng.normal(size=N), rng.normal(size=(N, P))
+    directions = [tf.constant(spd(rng, N)), tf.constant(rng.normal(size=(N, P)))]
+
+    def results(function: Callable, A: tf.Tensor, B: tf.Tensor) -> list[tf.Tensor]:
+        with tf.GradientTape() as outer:
+            outer.watch([A, B])
+            with tf.GradientTape() as tape:
+                tape.watch([A, B])
+                diagonal, alpha = function(A, B)
+                # Not linear, so that the second derivative has all its terms.
+                value = tf.reduce_sum(weights[0] * diagonal**2)
+                value += tf.reduce_sum(weights[1] * alpha**2)
+            first = tape.gradient(value, [A, B])
+            slope = sum(tf.reduce_sum(g * d) for g, d in zip(first, directions, strict=True))
+        second = outer.gradient(slope, [A, B])
+        # A is symmetric: only the sum of the gradients of A_ij and A_ji means something.
+        dA, ddA = (g + tf.transpose(g) for g in (first[0], second[0]))
+        return [diagonal, alpha, value, dA, first[1], ddA, second[1]]
+
+    run = mode(lambda A, B: results(inverse_diagonal_and_solution, A, B))
+    ours = run(tf.constant(A), tf.constant(B))
+    theirs = results(naive_inverse_diagonal_and_solution, tf.constant(A), tf.constant(B))
+    assert_equal_results(ours, theirs, 1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_diagonal_and_solution_in_eager_mode_are_those_of_a_graph(
+    dtype: type, rng: np.random.Generator
+) -> None:
+    A = tf.constant(spd(rng, N), dtype)
+    before, B = A.numpy(), tf.constant(rng.normal(size=(N, P)), dtype)
+    soiled = tf.where(np.triu(np.ones([N, N], bool), 1), tf.constant(np.nan, dtype), A)
+    for ours, theirs, unread in zip(
+        inverse_diagonal_and_solution(A, B),
+        as_graph(inverse_diagonal_and_solution)(A, B),
+        inverse_diagonal_and_solution(soiled, B),
+        strict=True,
+    ):
+        assert ours.dtype == theirs.dtype == dtype
+        np.testing.assert_allclose(ours, theirs, rtol=300 * np.finfo(dtype).eps)
+        np.testing.assert_array_equal(ours, unread)
+    np.testing.assert_array_equal(A, before)
+
+
+@pytest.mark.parametrize("mode", [lambda function: function, as_graph], ids=["eager", "graph"])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, 50.0])
+@pytest.mark.parametrize("position", [(0, 0), (5, 2), (8, 8)])
+def test_diagonal_and_solution_pass_the_remedy_on(
+    position: tuple[int, int], wrong: float, mode: Callable, rng: np.random.Generator
+) -> None:
+    A, B = spd(rng, N), rng.normal(size=(N, P))
+    i, j = position
+    A[i, j] = A[j, i] = -wrong if i == j else wrong
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Remedies"):
+        mode(inverse_diagonal_and_solution)(tf.constant(A), tf.constant(B))
+
+
+# --- Errors -------------------------------------------------------------------------------------
 
 INDEFINITE = np.array([[1.0, 2.0], [2.0, 1.0]])
 

@@ -12,7 +12,7 @@ from gpflow.posteriors import PrecomputedValue
 from gpflow_ilr.blocks import stack_over
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.distances import covariance
-from gpflow_ilr.evidence import dense_log_evidence, spd_inverse
+from gpflow_ilr.evidence import dense_log_evidence, inverse_diagonal_and_solution
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.jitter import relative_jitter
 from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
@@ -61,7 +61,7 @@ class ExactClassifier(ConjugateClassifier):
         evidences = [dense_log_evidence(*self._regression(b)) for b in self._output_blocks]
         return self._in_paper_units(tf.add_n(evidences), self.num_data)
 
-    def _loo(self, rows: tf.Tensor | None = None, training: bool = False) -> MeanAndVariance:
+    def _loo(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
         """With C = (K + V)⁻¹: mean_−n = t_n − [C t]_n / C_nn, variance_−n = 1/C_nn − V_n."""
         means, variances = [], []
         for block in self._output_blocks:
@@ -70,14 +70,9 @@ class ExactClassifier(ConjugateClassifier):
             columns = [targets] if V.shape[1] == 1 else tf.split(targets, V.shape[1], axis=1)
             for t, v in zip(columns, tf.split(V, V.shape[1], axis=1), strict=True):
                 noisy = tf.linalg.set_diag(K, tf.linalg.diag_part(K) + v[:, 0])
-                if training:  # C itself, whose gradient is two products
-                    C = spd_inverse(noisy)
-                    diagonal, alpha = tf.linalg.diag_part(C)[:, None], tf.matmul(C, t)
-                else:
-                    W = inverse_cholesky(noisy, "K + V")
-                    diagonal, alpha = W.inverse_diagonal()[:, None], W.solve(t)
-                means.append(t - alpha / diagonal)
-                variances.append(tf.maximum(1.0 / diagonal - v, 0.0))
+                diagonal, alpha = inverse_diagonal_and_solution(noisy, t)
+                means.append(t - alpha / diagonal[:, None])
+                variances.append(tf.maximum(1.0 / diagonal[:, None] - v, 0.0))
             if offset is not None:
                 means[-len(columns) :] = [tf.concat(means[-len(columns) :], axis=1) + offset]
         mean, variance = tf.concat(means, axis=1), tf.concat(variances, axis=1)
@@ -87,7 +82,7 @@ class ExactClassifier(ConjugateClassifier):
 
     def loo_log_density(self) -> tf.Tensor:
         """Σ_n log p(y_n | all other rows), in closed form, []."""
-        return self._label_log_density(*self._loo(training=True), self._labels)
+        return self._label_log_density(*self._loo(), self._labels)
 
     def _precompute(self) -> list[PrecomputedValue]:
         """X, and for each block α = (K + V)⁻¹ t, [N, P], and L⁻¹ for each noise, [U, N, N]."""
