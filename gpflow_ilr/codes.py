@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow import default_float
 from gpflow.base import Module, Parameter
-from gpflow.utilities import positive, set_trainable
+from gpflow.utilities import positive
 from scipy.special import ndtri
 
 from gpflow_ilr.labels import check_num_classes, membership
@@ -42,7 +42,7 @@ NoiseOption = Literal["fixed", "shared", "per_output", "per_class"]
 # fell from 0.87 to 0.70.
 MAX_NOISE_RATIO: Final = 1.5
 
-# A λ that is learned or searched stays below this. On separable data the leave-one-out NLL falls for
+# A λ that is learned stays below this. On separable data the leave-one-out NLL falls for
 # ever as λ approaches one, and predictions at such a λ cannot be trusted.
 MAX_SMOOTHING: Final = 1.0 - 1e-9
 
@@ -90,6 +90,18 @@ def overlap_noise_variance(num_classes: int, tolerance: float) -> float:
     return 0.5 / z**2
 
 
+def _between(low: float, high: float) -> tfp.bijectors.Bijector:
+    """A smooth transform to (low, high).
+
+    Values that were cut off at the bounds would lose their gradient and never come back; those of
+    tanh or a sigmoid reach the bounds, by rounding, and have no inverse there.
+    """
+    half, middle = (tf.constant(0.5 * x, default_float()) for x in (high - low, high + low))
+    return tfp.bijectors.Chain(
+        [tfp.bijectors.Shift(middle), tfp.bijectors.Scale(half), tfp.bijectors.Softsign()]
+    )
+
+
 class LabelCode(Module, metaclass=abc.ABCMeta):
     """Targets, noise variances and link of a conjugate classifier.
 
@@ -120,12 +132,10 @@ class LabelCode(Module, metaclass=abc.ABCMeta):
             start = np.full(shape, 0.1 * np.min(base_noise))
             self.extra_noise = Parameter(start, transform=positive(lower=0.0))
         if noise == "per_class":
-            # exp(a tanh x) with e^2a the largest ratio; its gradient is finite everywhere.
-            largest = tf.constant(0.5 * np.log(MAX_NOISE_RATIO), default_float())
-            bounded = tfp.bijectors.Chain(
-                [tfp.bijectors.Exp(), tfp.bijectors.Scale(largest), tfp.bijectors.Tanh()]
-            )
-            self.class_factor = Parameter(np.ones((num_classes, 1)), transform=bounded)
+            # exp(a x/(1 + |x|)), with e^2a the largest ratio.
+            largest = 0.5 * float(np.log(MAX_NOISE_RATIO))
+            transform = tfp.bijectors.Chain([tfp.bijectors.Exp(), _between(-largest, largest)])
+            self.class_factor = Parameter(np.ones((num_classes, 1)), transform=transform)
 
     @property
     @abc.abstractmethod
@@ -240,7 +250,7 @@ class ILRCode(LabelCode):
         self.sharpness = Parameter(
             sharpness_of(smoothing, K), transform=positive(lower=0.0, base="exp"), trainable=False
         )
-        self.largest_scale: float | None = None
+        self.scale_is_learned = False
 
     @property
     def smoothing(self) -> float:
@@ -249,7 +259,10 @@ class ILRCode(LabelCode):
 
     @smoothing.setter
     def smoothing(self, value: float) -> None:
-        self.sharpness.assign(sharpness_of(value, self.num_classes))
+        L = sharpness_of(value, self.num_classes)
+        if self.scale_is_learned:
+            self._check_learnable(value)
+        self.sharpness.assign(L)
 
     @property
     def targets(self) -> tf.Tensor:
@@ -263,14 +276,27 @@ class ILRCode(LabelCode):
 
     @property
     def scale(self) -> tf.Tensor:
-        """L, the sharpness; where it is learned, at most that of :data:`MAX_SMOOTHING`."""
-        L = tf.convert_to_tensor(self.sharpness)
-        return L if self.largest_scale is None else tf.minimum(L, self.largest_scale)
+        """L, the sharpness."""
+        return tf.convert_to_tensor(self.sharpness)
 
     def learn_scale(self) -> None:
-        """Make the sharpness trainable. The evidence must not: it would grow as L shrinks."""
-        set_trainable(self.sharpness, True)
-        self.largest_scale = sharpness_of(MAX_SMOOTHING, self.num_classes)
+        """Make the sharpness trainable, below that of :data:`MAX_SMOOTHING`.
+
+        The evidence must not train it: it would grow as L shrinks.
+
+        :raises ValueError: if λ is not below the bound already.
+        """
+        self._check_learnable(self.smoothing)
+        transform = _between(0.0, sharpness_of(MAX_SMOOTHING, self.num_classes))
+        self.sharpness = Parameter(self.sharpness, transform=transform, trainable=True)
+        self.scale_is_learned = True
+
+    def _check_learnable(self, smoothing: float) -> None:
+        if smoothing >= MAX_SMOOTHING:
+            raise ValueError(
+                f"smoothing (λ) must be below {MAX_SMOOTHING!r} where it is learned "
+                f"(objective='loo'), but is {smoothing!r}. 0.99 is a good start."
+            )
 
     def features(self, labels: tf.Tensor) -> tf.Tensor:
         """e_n = log(1 + p (e^L − 1))/L, so that L e_n Hᵀ = φ(λp + (1 − λ)/K); one-hot if p is.

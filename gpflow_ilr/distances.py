@@ -8,8 +8,13 @@ with two more columns has it in one, with the same rounding errors:
 
 This is the squared distance of any isotropic kernel (c = 1, d = 0), and the whole exponent of the
 squared exponential σ² exp(−½ ‖x − y‖²) (c = −½, d = log σ²).
+
+Line searches try absurd lengthscales. Rounding must not make a distance negative then, as it does in
+GPflow, because exp of it may be infinite; and parameters that underflow are held where everything is
+still finite. So kernel matrices, and gradients, are finite for every value of the parameters.
 """
 
+import numpy as np
 import tensorflow as tf
 from gpflow import covariances
 from gpflow.base import TensorType
@@ -30,26 +35,32 @@ def covariance(kernel: Kernel, X: TensorType, Y: TensorType | None = None) -> tf
     if not (_is_plain(kernel) and X.shape.rank == 2 and (Y is None or Y.shape.rank == 2)):
         return kernel(X, Y)
     X, Y = kernel.slice(X, Y)
-    left = kernel.scale(X)
-    right = left if Y is None else kernel.scale(Y)
+    smallest = tf.constant(np.finfo(X.dtype.as_numpy_dtype).tiny ** 0.25, X.dtype)
+    lengthscales = tf.maximum(kernel.lengthscales, smallest)
+    left = X / lengthscales
+    right = left if Y is None else Y / lengthscales
     if type(kernel) is SquaredExponential:
-        return tf.exp(_squared_distances(left, right, -0.5, tf.math.log(kernel.variance)))
-    return kernel.K_r2(_squared_distances(left, right))
+        largest = tf.math.log(tf.maximum(kernel.variance, smallest))
+        return tf.exp(tf.minimum(_squared_distances(left, right, -0.5, largest), largest))
+    return kernel.K_r2(tf.maximum(_squared_distances(left, right), 0.0))
 
 
 def inducing_covariance(
-    inducing_variable: InducingVariables, kernel: Kernel, X: TensorType
+    inducing_variable: InducingVariables, kernel: Kernel, X: TensorType | None = None
 ) -> tf.Tensor:
-    """``gpflow.covariances.Kuf``, [M, ..., N], faster for isotropic stationary kernels.
+    """``gpflow.covariances.Kuf``, [M, ..., N], or ``Kuu`` where there is no X.
+
+    Faster, and finite, for inducing points with isotropic stationary kernels.
 
     :param inducing_variable: M inducing variables of any kind.
     :param kernel: any single-output kernel.
-    :param X: [..., N, D].
+    :param X: [..., N, D]; None for the inducing variables themselves.
     """
+    general, arguments = (covariances.Kuu, ()) if X is None else (covariances.Kuf, (X,))
     types = (type(inducing_variable), type(kernel)), (InducingPoints, Kernel)
-    found, usual = (covariances.Kuf.dispatch(*pair, type(X)) for pair in types)
-    if found is not usual:  # another kind of inducing variable, or a Kuf of the user's own
-        return covariances.Kuf(inducing_variable, kernel, X)
+    found, usual = (general.dispatch(*pair, *map(type, arguments)) for pair in types)
+    if found is not usual:  # another kind of inducing variable, or a covariance of the user's own
+        return general(inducing_variable, kernel, *arguments)
     return covariance(kernel, inducing_variable.Z, X)
 
 
@@ -64,7 +75,7 @@ def _is_plain(kernel: Kernel) -> bool:
 def _squared_distances(
     X: tf.Tensor, Y: tf.Tensor, c: float = 1.0, d: tf.Tensor | float = 0.0
 ) -> tf.Tensor:
-    """The matrix of c ‖x − y‖² + d; rounding may turn a distance of 0 negative, as in GPflow."""
+    """The matrix of c ‖x − y‖² + d; rounding may turn a distance of 0 negative."""
     X_squared, Y_squared = (tf.reduce_sum(tf.square(x), axis=1, keepdims=True) for x in (X, Y))
     left = tf.concat([-2.0 * c * X, c * X_squared + d, c * tf.ones_like(X_squared)], axis=1)
     right = tf.concat([Y, tf.ones_like(Y_squared), Y_squared], axis=1)

@@ -43,7 +43,9 @@ def relative_inverse_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
     :param name: what K is, for the error.
     """
     diagonal = tf.linalg.diag_part(K)
-    jitter = relative_jitter() * tf.reduce_mean(diagonal)
+    # A variance that underflows to zero, in a line search, still has a jitter.
+    smallest = tf.constant(np.sqrt(np.finfo(K.dtype.as_numpy_dtype).tiny), K.dtype)
+    jitter = relative_jitter() * tf.maximum(tf.reduce_mean(diagonal), smallest)
     return inverse_cholesky(tf.linalg.set_diag(K, diagonal + jitter), name).dense()
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import as_context, config, default_float, default_jitter
 
-__all__ = ["FLOAT32_JITTER", "absolute_jitter", "relative_jitter", "safe_jitter"]
+__all__ = ["FLOAT32_JITTER", "absolute_jitter", "least_noise", "relative_jitter", "safe_jitter"]
 
 FLOAT32_JITTER = 1e-4
 """The least jitter in float32, as a share of the kernel's variance."""
@@ -36,6 +36,20 @@ def absolute_jitter(variance: tf.Tensor) -> tf.Tensor | float:
     if not _is_single():
         return default_jitter()
     return tf.maximum(tf.cast(default_jitter(), variance.dtype), FLOAT32_JITTER * variance)
+
+
+def least_noise(diagonal: tf.Tensor) -> tf.Tensor:
+    """The noise variance below which rounding may make K + V indefinite: ε · trace(K).
+
+    Training passes through amplitudes so far above the noise; other models get the noise they ask
+    for. In float32 the distances in K have rounding errors of their own, so it is 1e-4 of the
+    kernel's variance.
+
+    :param diagonal: the diagonal of K, [N].
+    """
+    if _is_single():
+        return FLOAT32_JITTER * tf.reduce_mean(diagonal)
+    return tf.constant(np.finfo(np.float64).eps, diagonal.dtype) * tf.reduce_sum(diagonal)
 
 
 @contextmanager

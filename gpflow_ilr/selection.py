@@ -10,7 +10,7 @@ The search is bounded, because on separable data the NLL falls for ever as L gro
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -30,14 +30,14 @@ __all__ = [
     "Calibration",
     "Marginals",
     "MeanNLL",
+    "NLLOfSharpness",
     "choose_noise",
     "choose_sharpness",
     "label_nll",
-    "largest_sharpness",
 ]
 
-SMOOTHING_BOUNDS = (1e-3, MAX_SMOOTHING)
-"""λ is sought between these."""
+SMOOTHING_BOUNDS = (1e-3, 1.0 - 2.0 * (1.0 - MAX_SMOOTHING))
+"""λ is sought between these; a learned λ does not reach its own bound, so this one is below it."""
 NOISE_FACTOR = 100.0
 """The noise is sought within this factor of its present value, on either side."""
 _LOG_TOLERANCE = 2e-3
@@ -175,7 +175,28 @@ def _nll(p: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     return -tf.reduce_sum(labels * log_p, axis=-1)
 
 
-def choose_sharpness(nll: MeanNLL, present: tf.Tensor | None = None) -> tuple[float, float]:
+class NLLOfSharpness(Protocol):
+    """Mean NLL of held-out labels as a function of L, such as :class:`MeanNLL`."""
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        ...
+
+    def __call__(self, sharpness: float | tf.Tensor) -> float:
+        """Mean NLL at one L."""
+        ...
+
+    def at(self, sharpness: Sequence[float]) -> np.ndarray:
+        """Mean NLL at each of several L."""
+        ...
+
+    def of_few_rows(self) -> "NLLOfSharpness":
+        """The mean over fewer rows, where that is cheaper."""
+        ...
+
+
+def choose_sharpness(nll: NLLOfSharpness, present: tf.Tensor | None = None) -> tuple[float, float]:
     """The L in bounds with the smallest mean NLL of held-out labels, and that NLL.
 
     The NLL may have two valleys (rows with wide posteriors saturate early, others late), so a coarse
@@ -232,11 +253,3 @@ def choose_noise(
     log_noise = found.x if found.fun < values[i] else grid[i]
     sharpness, nll = best_at(log_noise)
     return float(np.exp(log_noise)), sharpness, nll
-
-
-def largest_sharpness(num_classes: int) -> float:
-    """The largest L that the search considers, which also bounds the leave-one-out objective.
-
-    :param num_classes: K.
-    """
-    return sharpness_of(SMOOTHING_BOUNDS[1], num_classes)

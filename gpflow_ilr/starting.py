@@ -35,7 +35,7 @@ def starting_kernel(
     :param ard: give each column a lengthscale of its own, in proportion to its spread.
     """
     X = _rows(X)
-    code = ILRCode(code) if isinstance(code, int) else code
+    code = code if isinstance(code, LabelCode) else ILRCode(code)
     amplitude = float(tf.reduce_mean(tf.square(code.targets)))
     spread = np.std(X, axis=0) if ard else np.ones(X.shape[1])
     spread = np.where(spread > 0.0, spread, 1.0)  # a constant column has no scale of its own
@@ -53,9 +53,11 @@ def kmeans_plusplus(X: InputData, num_inducing: int, seed: int = 0) -> np.ndarra
     :param X: [N, D].
     :param num_inducing: M.
     :param seed: seed of the draws.
-    :raises ValueError: if X has fewer than M distinct rows.
+    :raises ValueError: if M < 1, or X has fewer than M distinct rows.
     """
     X = _rows(X)
+    if num_inducing < 1:
+        raise ValueError(f"num_inducing must be at least 1, but is {num_inducing!r}.")
     rng = np.random.default_rng(seed)
     chosen = [int(rng.integers(len(X)))]
     distance = np.sum(np.square(X - X[chosen[0]]), axis=1)
@@ -102,6 +104,8 @@ def _rows(X: InputData) -> np.ndarray:
     rows: np.ndarray = np.asarray(X, dtype=gpflow.default_float())
     if rows.ndim != 2 or len(rows) == 0:
         raise ValueError(f"X must have shape [N, D] with N ≥ 1, but has {list(rows.shape)}.")
+    if not np.all(np.isfinite(rows)):
+        raise ValueError("X must be finite, but has NaN or infinite values. Impute or drop them.")
     return rows
 
 

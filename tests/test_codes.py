@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from decimal import Decimal, localcontext
 
+import gpflow
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special
+import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gpflow_ilr.codes import (
+    MAX_NOISE_RATIO,
+    MAX_SMOOTHING,
     DirichletCode,
     ILRCode,
     LabelCode,
@@ -129,6 +133,45 @@ def test_sharpness_is_trained_on_request_only() -> None:
     gpd = DirichletCode(3)
     gpd.learn_scale()
     assert gpd.trainable_variables == ()
+
+
+def test_a_learned_sharpness_is_bounded_and_can_always_come_back() -> None:
+    code = ILRCode(3)
+    code.learn_scale()
+    np.testing.assert_allclose(code.smoothing, 0.99)
+    for value in (-1e6, -30.0, 0.0, 30.0, 1e6):
+        code.sharpness.unconstrained_variable.assign(value)
+        assert 0 < code.sharpness.numpy() < sharpness_of(MAX_SMOOTHING, 3)
+        with tf.GradientTape() as tape:
+            scale = code.scale
+        assert 0 < tape.gradient(scale, code.sharpness.unconstrained_variable) < np.inf
+        code.sharpness.assign(code.sharpness)  # has an inverse
+        np.testing.assert_allclose(code.scale, scale, rtol=1e-9)
+
+
+def test_a_smoothing_that_cannot_be_learned_is_refused() -> None:
+    above = 1 - 1e-10
+    code = ILRCode(3, smoothing=above)
+    with pytest.raises(
+        ValueError, match=r"smoothing .* must be below 0.999999999 .*loo.*0.9999999999"
+    ):
+        code.learn_scale()
+    code.smoothing = 0.99
+    code.learn_scale()
+    with pytest.raises(ValueError, match="must be below"):
+        code.smoothing = above
+    np.testing.assert_allclose(code.smoothing, 0.99)
+
+
+def test_class_factors_can_be_read_and_assigned_wherever_training_took_them() -> None:
+    code = ILRCode(3, noise="per_class")
+    code.class_factor.unconstrained_variable.assign([[-1e6], [60.0], [1e6]])
+    values = gpflow.utilities.read_values(code)
+    gpflow.utilities.multiple_assign(code, values)
+    for path, value in gpflow.utilities.read_values(code).items():
+        np.testing.assert_allclose(value, values[path], rtol=1e-12)
+    factors = code.class_factor.numpy()
+    assert np.max(factors) / np.min(factors) <= MAX_NOISE_RATIO
 
 
 # --- Codewords ----------------------------------------------------------------------------------

@@ -331,3 +331,34 @@ def test_arrays_are_as_good_as_tensors(rng: np.random.Generator) -> None:
     np.testing.assert_allclose(covariance(kernel, *arrays), expected, rtol=1e-12)
     points = InducingPoints(arrays[0])
     np.testing.assert_allclose(inducing_covariance(points, kernel, arrays[1]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ISOTROPIC)
+@pytest.mark.parametrize("lengthscale", [0.0, 1e-200, 1e-20, 1e-9, 1e-6, 1e30])
+def test_no_lengthscale_makes_a_covariance_larger_than_the_variance(
+    lengthscale: float, kind: type, dtype: type, rng: np.random.Generator
+) -> None:
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+        X, kernel = inputs(rng, N), kind(variance=2.0)
+        value = tf.constant(lengthscale, dtype)
+        kernel.lengthscales = value  # whatever a transform may give
+        K = covariance(kernel, X).numpy()
+    assert np.all(np.isfinite(K))
+    assert np.max(K) <= 2.0 * (1 + 10 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("kind", [SquaredExponential, kernels.Matern32])
+def test_covariance_of_inducing_points_is_gpflows(kind: type, rng: np.random.Generator) -> None:
+    kernel, inducing = kind(2.0, 0.7), InducingPoints(inputs(rng, M))
+    ours = inducing_covariance(inducing, kernel)
+    np.testing.assert_allclose(ours, covariances.Kuu(inducing, kernel), rtol=1e-12)
+
+
+def test_a_registered_covariance_of_inducing_variables_is_honoured(
+    rng: np.random.Generator,
+) -> None:
+    inducing = Multiscale(inputs(rng, M).numpy(), np.full((M, D), 0.3))
+    kernel = SquaredExponential(2.0, 0.7)
+    ours = inducing_covariance(inducing, kernel)
+    np.testing.assert_array_equal(ours, covariances.Kuu(inducing, kernel))

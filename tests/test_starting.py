@@ -34,6 +34,21 @@ def test_constant_columns_and_identical_rows_have_a_start() -> None:
     assert np.all(np.isfinite(kernel.lengthscales.numpy()))
 
 
+def test_the_number_of_classes_may_be_numpys(X: np.ndarray) -> None:
+    kernel = starting_kernel(X, np.int64(4))
+    np.testing.assert_allclose(kernel.variance.numpy(), 1 / 4)
+
+
+def test_missing_values_and_no_inducing_inputs_are_refused(X: np.ndarray) -> None:
+    for count in (0, -2):
+        with pytest.raises(ValueError, match=f"num_inducing must be at least 1, but is {count}"):
+            kmeans_plusplus(X, count)
+    X[3, 1] = np.nan
+    for start in (lambda: starting_kernel(X, 3), lambda: kmeans_plusplus(X, 5)):
+        with pytest.raises(ValueError, match="X must be finite"):
+            start()
+
+
 def test_kmeans_plusplus_chooses_distinct_rows_and_covers_far_clusters() -> None:
     rng = np.random.default_rng(0)
     centres = 100.0 * np.arange(5)[:, None]

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow import covariances
-from gpflow.base import MeanAndVariance, RegressionData
+from gpflow.base import MeanAndVariance, Module, RegressionData
 from gpflow.config import default_float, default_jitter
 from gpflow.inducing_variables import (
     InducingVariables,
@@ -66,7 +65,7 @@ class KeptStatistics:
     """
 
     statistics: list[GroupStatistics]
-    fingerprint: tuple[list[Any], list[np.ndarray]]
+    fingerprint: tuple[list[Any], list[Any]]
     elsewhere: bool = False
     """Some of the rows are held elsewhere, so that the sums cannot be computed again here."""
 
@@ -178,7 +177,7 @@ class CollapsedClassifier(ConjugateClassifier):
 
     def _whitening(self, block: OutputBlock) -> tf.Tensor:
         """L_u⁻¹."""
-        K_uu = covariances.Kuu(block.inducing, block.kernel)
+        K_uu = inducing_covariance(block.inducing, block.kernel)
         return relative_inverse_cholesky(K_uu, "K_uu")
 
     def _statistics(
@@ -251,11 +250,16 @@ class CollapsedClassifier(ConjugateClassifier):
             self._kept = KeptStatistics(kept, self._fingerprint())
         return posteriors
 
-    def _fingerprint(self) -> tuple[list[Any], list[np.ndarray]]:
-        """All that the statistics depend on beside the rows: objects, and values of variables."""
+    def _fingerprint(self) -> tuple[list[Any], list[Any]]:
+        """All that the statistics depend on beside the rows: objects, and their values."""
         parts = [self.kernel, self.inducing_variable, self.mean_function]
         parts += [self.code] if self._labels.shape.rank == 2 else []  # soft labels are coded with λ
         values = [variable.numpy() for part in parts for variable in part.variables]
+        nested = [module for part in parts for module in part.submodules]
+        parts += [module for module in nested if isinstance(module, Module)]
+        # What is no variable: the degree of a polynomial, active dimensions.
+        plain = (bool, int, float, str, slice, np.ndarray)
+        values += [v for part in parts for v in vars(part).values() if isinstance(v, plain)]
         return parts, [*values, np.array(default_jitter()), np.array(default_float() == np.float64)]
 
     def _known_statistics(self) -> Sequence[GroupStatistics | None]:
@@ -275,8 +279,10 @@ class CollapsedClassifier(ConjugateClassifier):
         if self._kept is None:
             return None
         (old_parts, old_values), (parts, values) = self._kept.fingerprint, self._fingerprint()
-        same = all(map(operator.is_, old_parts, parts)) and all(
-            map(np.array_equal, old_values, values)
+        same = (
+            [len(parts), len(values)] == [len(old_parts), len(old_values)]
+            and all(map(operator.is_, old_parts, parts))
+            and all(map(np.array_equal, old_values, values))
         )
         if not same and self._kept.elsewhere:
             raise ValueError(

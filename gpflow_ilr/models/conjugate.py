@@ -110,6 +110,7 @@ class ConjugateClassifier(
 
     def _set_data(self, X: tf.Tensor, Y: tf.Tensor, labels: tf.Tensor) -> None:
         self.code.features(labels[:1])  # refuses soft labels where the code has none
+        _ = self._mean_columns(X[:1], self._kernel_blocks[0])  # refuses one that does not fit
         self._data = (X, Y)
         self._labels = labels
 
@@ -150,7 +151,13 @@ class ConjugateClassifier(
         """The mean function's columns for a block, [N, stop − start], or None if it is zero."""
         if type(self.mean_function) is Zero:
             return None
-        mean = block.columns(self.mean_function(X))
+        mean = self.mean_function(X)
+        if mean.shape[-1] not in (1, self.num_latent_gps):
+            raise ValueError(
+                f"mean_function must return one column, or {self.num_latent_gps}, one for each "
+                f"latent function, but returns {mean.shape[-1]}."
+            )
+        mean = block.columns(mean)
         return tf.broadcast_to(mean, [tf.shape(X)[0], block.stop - block.start])
 
     # Objectives

@@ -14,7 +14,7 @@ from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.distances import covariance
 from gpflow_ilr.evidence import dense_log_evidence, inverse_diagonal_and_solution
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.jitter import relative_jitter
+from gpflow_ilr.jitter import least_noise
 from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
 from gpflow_ilr.models.conjugate import (
     ConjugateClassifier,
@@ -53,9 +53,8 @@ class ExactClassifier(ConjugateClassifier):
         mean = self._mean_columns(X, block)
         V = block.columns(self.code.noise_variance)
         V = tf.gather(V, self._labels) if self.code.depends_on_class else tf.repeat(V, len(X), 0)
-        # The noise regularises K already; only an amplitude far above it needs the jitter's floor.
-        floor = relative_jitter() * tf.reduce_mean(tf.linalg.diag_part(K))
-        return K, targets if mean is None else targets - mean, tf.maximum(V, floor)
+        V = tf.maximum(V, least_noise(tf.linalg.diag_part(K)))
+        return K, targets if mean is None else targets - mean, V
 
     def _log_evidence(self) -> tf.Tensor:
         evidences = [dense_log_evidence(*self._regression(b)) for b in self._output_blocks]
@@ -158,12 +157,13 @@ class ILRGPR(TunableSmoothing, ExactClassifier):
         K, targets, _ = self._regression(block)
         g, U = tf.linalg.eigh(K)
         g = tf.maximum(g, 0.0)
+        least = least_noise(tf.linalg.diag_part(K))
         rotated = tf.matmul(U, targets, transpose_a=True)
         U, targets, labels = (tf.gather(x, rows) for x in (U, targets, self._labels))
         offset = self._mean_columns(tf.gather(self.data[0], rows), block)
 
         def at(noise: float) -> Marginals:
-            v = tf.constant(noise, default_float())
+            v = tf.maximum(tf.constant(noise, default_float()), least)
             w = 1.0 / (g + v)
             diagonal = tf.linalg.matvec(tf.square(U), w)[:, None]
             mean = targets - tf.matmul(U, w[:, None] * rotated) / diagonal

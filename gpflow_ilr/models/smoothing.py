@@ -5,17 +5,15 @@ equals retraining at that value. :class:`TunableSmoothing` is what ILR models sh
 """
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
 from gpflow_ilr.codes import ILRCode
-from gpflow_ilr.labels import as_labels
 from gpflow_ilr.models.conjugate import ConjugateClassifier
-from gpflow_ilr.models.probabilities import as_inputs
+from gpflow_ilr.models.data import check_data
 from gpflow_ilr.selection import (
     Calibration,
     Marginals,
@@ -61,6 +59,7 @@ class TunableSmoothing(ConjugateClassifier):
         :param data: validation rows (X, y) to use instead of leave-one-out.
         :param noise: choose the noise ratio σ²/L² by the same criterion, below Proposition 1's
             value or above it. Needs leave-one-out and a noise that is ``"fixed"`` or ``"shared"``.
+            With soft labels noise and λ take turns, and what they reach depends on the start.
         :param max_rows: at most this many evenly spaced training rows enter the criterion (all of
             them stay in the posterior); None for all.
         :raises ValueError: if ``noise`` is asked for where it cannot be chosen.
@@ -68,33 +67,31 @@ class TunableSmoothing(ConjugateClassifier):
         if noise:
             self._check_noise_can_be_chosen(data)
         rows = self._spread_rows(max_rows)
-        nll = self._held_out_nll(rows, data)
-        before = after = nll(self.code.scale)
-        # Soft targets are coded with λ, so predictions follow it: choose again while that helps.
         soft = self._labels.shape.rank == 2
-        for _ in range(_SOFT_ROUNDS if soft else 1):
-            present = gpflow.utilities.read_values(self.code)
-            reached = self._choose(nll, rows if noise else None)
-            if soft:
-                nll = self._held_out_nll(rows, data)
-                reached = nll(self.code.scale)
-            if reached >= after:
-                gpflow.utilities.multiple_assign(self.code, present)
+        nll = _FollowingNLL(self, rows, data) if soft else self._held_out_nll(rows, data)
+        before = after = nll(self.code.scale)
+        # With soft labels the noise is chosen for the present λ, so the two take turns.
+        for _ in range(_SOFT_ROUNDS if soft and noise else 1):
+            present = [(variable, variable.numpy()) for variable in self.code.variables]
+            if noise:
+                reached = self._choose_noise(rows)
+            if soft or not noise:
+                sharpness, reached = choose_sharpness(nll)
+                self.code.sharpness.assign(sharpness)
+            if not reached < after:
+                for variable, value in present:
+                    variable.assign(value)
                 break
             after = reached
         return Calibration(
             self.smoothing, before, after, float(tf.reduce_mean(self.code.noise_variance))
         )
 
-    def _choose(self, nll: MeanNLL, rows: tf.Tensor | None) -> float:
-        """Set L, and the noise if there are ``rows`` to choose it on; the NLL that they promise."""
-        if rows is None:
-            sharpness, reached = choose_sharpness(nll)
-        else:
-            old = float(self.code.noise_variance[0, 0])
-            held_out_at = self._loo_at_noise(rows)
-            new, sharpness, reached = choose_noise(held_out_at, self.likelihood.link, old)
-            self.code.rescale_noise(new / old)
+    def _choose_noise(self, rows: tf.Tensor) -> float:
+        """Set the noise and L; the NLL that they promise for predictions as now coded."""
+        old = float(self.code.noise_variance[0, 0])
+        new, sharpness, reached = choose_noise(self._loo_at_noise(rows), self.likelihood.link, old)
+        self.code.rescale_noise(new / old)
         self.code.sharpness.assign(sharpness)
         return reached
 
@@ -126,8 +123,7 @@ class TunableSmoothing(ConjugateClassifier):
         if data is None:
             held_out = Marginals(*self._loo(rows), tf.gather(self._labels, rows))
             return MeanNLL(held_out, self.likelihood.link)
-        X = as_inputs(data[0])
-        labels = as_labels(data[1], self.code.num_classes, num_rows=X.shape[0])
+        X, _, labels = check_data(data, self.code.num_classes)
         mean, var = self._predict_marginals(X)
         scale = self.code.scale
         return MeanNLL(Marginals(mean / scale, var / scale**2, labels), self.likelihood.link)
@@ -135,3 +131,34 @@ class TunableSmoothing(ConjugateClassifier):
     @abc.abstractmethod
     def _loo_at_noise(self, rows: tf.Tensor) -> LOOAtNoise:
         """Leave-one-out predictions of ``rows`` for any noise, from one eigendecomposition."""
+
+
+class _FollowingNLL:
+    """Mean NLL as a function of L where predictions follow L: soft targets are coded with it.
+
+    What :class:`gpflow_ilr.selection.MeanNLL` is for hard labels, at one prediction for each L. The
+    model is left at the L that was asked for last.
+
+    :param model: a model with soft labels.
+    :param rows: training rows to leave out.
+    :param data: validation rows to use instead, or None.
+    """
+
+    def __init__(
+        self, model: TunableSmoothing, rows: tf.Tensor, data: RegressionData | None
+    ) -> None:
+        self._model, self._rows, self._data = model, rows, data
+
+    def __call__(self, sharpness: float | tf.Tensor) -> float:
+        self._model.code.sharpness.assign(sharpness)
+        return self._model._held_out_nll(self._rows, self._data)(sharpness)
+
+    def at(self, sharpness: Sequence[float]) -> np.ndarray:
+        return np.array([self(L) for L in sharpness])
+
+    @property
+    def num_classes(self) -> int:
+        return self._model.code.num_classes
+
+    def of_few_rows(self) -> "_FollowingNLL":
+        return self

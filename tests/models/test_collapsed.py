@@ -303,3 +303,28 @@ def test_kernels_of_many_kinds_equal_dense_algebra():
         expected = reference(model)
         np.testing.assert_allclose(model.elbo(), expected.evidence, rtol=1e-8)
         np.testing.assert_allclose(model.predict_f(XNEW)[0], expected.mean, atol=1e-7)
+
+
+def test_predictions_follow_whatever_is_changed_about_the_kernel():
+    def changes(k: gpflow.kernels.Sum) -> list[Any]:
+        return [
+            lambda: setattr(k.kernels[0], "degree", 1.0),
+            lambda: setattr(k.kernels[1], "active_dims", [1]),
+            lambda: k.kernels[1].lengthscales.assign(0.3),
+            lambda: k.kernels.__setitem__(0, Matern32()),
+        ]
+
+    def sum_kernel() -> gpflow.kernels.Sum:
+        polynomial = gpflow.kernels.Polynomial(degree=2.0, variance=0.5)
+        return polynomial + gpflow.kernels.SquaredExponential(active_dims=[0])
+
+    model = build("ILRSGPR", k=sum_kernel())
+    for i in range(4):
+        before = model.predict_y(XNEW)[0].numpy()
+        changes(model.kernel)[i]()
+        fresh = build("ILRSGPR", k=sum_kernel())
+        for change in changes(fresh.kernel)[: i + 1]:
+            change()
+        ours = model.predict_y(XNEW)[0]
+        np.testing.assert_allclose(ours, fresh.predict_y(XNEW)[0], atol=1e-10)
+        assert np.max(np.abs(ours - before)) > 1e-4

@@ -358,3 +358,34 @@ def test_noises_of_two_classes_cannot_drift_apart(name):
     learned = (model.code.noise_variance - build(name, "fixed").code.noise_variance).numpy()
     assert np.max(learned) / np.min(learned) <= 1.5 * (1 + 1e-12)
     assert np.all(np.isfinite(gradients(model.training_loss, [factor])[0]))
+
+
+LARGE_KERNELS = {
+    "linear, raw columns": (gpflow.kernels.Linear, 0.02),
+    "cubic": (lambda: gpflow.kernels.Polynomial(degree=3, variance=20.0), 1e-4),
+    "large amplitude": (lambda: gpflow.kernels.SquaredExponential(1e4, 2.0), 1e-5),
+}
+
+
+@pytest.mark.parametrize(("large", "noise"), LARGE_KERNELS.values(), ids=LARGE_KERNELS)
+def test_the_noise_is_what_was_asked_for_however_large_the_kernel(large, noise):
+    rows = X * [1.0, 300.0] if large is gpflow.kernels.Linear else X
+    model = ILRGPR((rows, Y), large(), num_classes=K, smoothing=SMOOTHING, noise_variance=noise)
+    theirs = gpflow.models.GPR(
+        (rows, paper_targets(one_hot(Y))), scaled(large()), noise_variance=L**2 * noise
+    )
+    np.testing.assert_allclose(
+        model.log_marginal_likelihood(), theirs.log_marginal_likelihood(), rtol=1e-6
+    )
+    for ours, expected in zip(model.predict_f(rows), theirs.predict_f(rows), strict=True):
+        np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-4)
+    result = model.calibrate(noise=True, max_rows=None)
+    np.testing.assert_allclose(result.nll_after, -model.loo_log_density() / len(Y), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["ILRGPR", "DirichletGPR", "ILRSGPR", "DirichletSGPR"])
+def test_a_mean_function_with_other_columns_than_latents_is_refused(name):
+    wrong = 4
+    with pytest.raises(ValueError, match=r"mean_function must return one column, or \d.*returns 4"):
+        build(name, mean_function=gpflow.functions.Constant(np.arange(float(wrong))))
+    build(name, mean_function=gpflow.functions.Constant([0.5]))

@@ -1,0 +1,82 @@
+"""Line searches try absurd parameters: models must answer, so that the search can turn back."""
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import kernels
+
+from gpflow_ilr.models import ILRGPR, ILRSGPR
+from tests.models.oracles import K, X, Y
+
+KERNELS = [kernels.SquaredExponential, kernels.RationalQuadratic, kernels.Matern12]
+ABSURD = [-1e4, -700.0, -50.0, 1.0, 1e5, 1e9]
+"""Unconstrained values: softplus of the first is exactly zero."""
+
+
+def build(name: str, kernel: Any, **options: Any) -> Any:
+    if name == "ILRGPR":
+        return ILRGPR((X, Y), kernel, num_classes=K, **options)
+    return ILRSGPR((X, Y), kernel, X[:5].copy(), num_classes=K, **options)
+
+
+def value_and_gradients(model: Any) -> Any:
+    @tf.function(autograph=False)
+    def evaluate() -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            loss = model.training_loss()
+        return [loss, *tape.gradient(loss, model.trainable_variables)]
+
+    return evaluate
+
+
+@pytest.mark.parametrize("objective", ["evidence", "loo"])
+@pytest.mark.parametrize("kind", KERNELS)
+@pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
+def test_objectives_and_gradients_are_finite_for_absurd_kernels(
+    name: str, kind: Any, objective: str
+) -> None:
+    kernel = kind()
+    evaluate = value_and_gradients(build(name, kernel, objective=objective))
+    for lengthscale in ABSURD:
+        for variance in ABSURD:
+            kernel.lengthscales.unconstrained_variable.assign(lengthscale)
+            kernel.variance.unconstrained_variable.assign(variance)
+            for result in evaluate():
+                assert np.all(np.isfinite(result)), (lengthscale, variance)
+
+
+@pytest.mark.parametrize("noise", ["shared", "per_output", "per_class"])
+@pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
+def test_objectives_and_gradients_are_finite_for_absurd_codes(name: str, noise: Any) -> None:
+    model = build(name, kernels.SquaredExponential(), objective="loo", noise=noise)
+    evaluate = value_and_gradients(model)
+    for variable in model.code.trainable_variables:
+        start = variable.numpy()
+        for value in [-1e9, *ABSURD]:
+            variable.assign(tf.fill(variable.shape, tf.constant(value, tf.float64)))
+            for result in evaluate():
+                assert np.all(np.isfinite(result)), (variable.name, value)
+        variable.assign(start)
+
+
+def test_training_goes_on_where_the_line_search_tries_a_lengthscale_of_zero() -> None:
+    # 120 rows of three overlapping classes: leave-one-out is flat towards a linear kernel, and a
+    # step along the ridge ends far outside of it.
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 3
+    rows = 1.05 * rng.normal(size=(3, 2))[y] + rng.normal(size=(120, 2))
+    kernel = kernels.SquaredExponential(1 / 3, 1.9)
+    model = ILRGPR((rows, y), kernel, num_classes=3, objective="loo")
+    shortest = [np.inf]
+
+    def loss() -> tf.Tensor:
+        shortest[0] = min(shortest[0], float(kernel.lengthscales.numpy()))
+        return model.training_loss()
+
+    before = float(loss())
+    gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, compile=False)
+    assert shortest[0] < 1e-9  # the search did go there
+    assert float(model.training_loss()) < before - 20
