@@ -57,6 +57,10 @@ from gpflow_ilr.triangular import triangular_inverse
 __all__ = ["CollapsedClassifier", "KeptStatistics"]
 
 
+_PLAIN_ATTRIBUTES = ("active_dims", "degree", "order")
+"""What GPflow's kernels depend on that is no variable."""
+
+
 @dataclass(frozen=True)
 class KeptStatistics:
     """Statistics of each block, and what they were computed with.
@@ -257,9 +261,7 @@ class CollapsedClassifier(ConjugateClassifier):
         values = [variable.numpy() for part in parts for variable in part.variables]
         nested = [module for part in parts for module in part.submodules]
         parts += [module for module in nested if isinstance(module, Module)]
-        # What is no variable: the degree of a polynomial, active dimensions.
-        plain = (bool, int, float, str, slice, np.ndarray)
-        values += [v for part in parts for v in vars(part).values() if isinstance(v, plain)]
+        values += [getattr(part, name, None) for part in parts for name in _PLAIN_ATTRIBUTES]
         return parts, [*values, np.array(default_jitter()), np.array(default_float() == np.float64)]
 
     def _known_statistics(self) -> Sequence[GroupStatistics | None]:

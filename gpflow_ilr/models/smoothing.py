@@ -109,7 +109,7 @@ class TunableSmoothing(ConjugateClassifier):
         if len(self._output_blocks) > 1:
             raise ValueError(
                 "calibrate(noise=True) needs one kernel and one set of inducing inputs for all "
-                "outputs. Set noise_variance by hand instead."
+                "outputs. Give the constructor a noise_variance instead."
             )
 
     def _spread_rows(self, max_rows: int | None) -> tf.Tensor:
