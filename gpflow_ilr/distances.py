@@ -14,6 +14,8 @@ GPflow, because exp of it may be infinite; and parameters that underflow are hel
 still finite. So kernel matrices, and gradients, are finite for every value of the parameters.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
 from gpflow import covariances
@@ -41,7 +43,7 @@ def covariance(kernel: Kernel, X: TensorType, Y: TensorType | None = None) -> tf
     right = left if Y is None else Y / lengthscales
     if type(kernel) is SquaredExponential:
         largest = tf.math.log(tf.maximum(kernel.variance, smallest))
-        return tf.exp(tf.minimum(_squared_distances(left, right, -0.5, largest), largest))
+        return _bounded_exp(_squared_distances(left, right, -0.5, largest), largest)
     return kernel.K_r2(tf.maximum(_squared_distances(left, right), 0.0))
 
 
@@ -80,3 +82,17 @@ def _squared_distances(
     left = tf.concat([-2.0 * c * X, c * X_squared + d, c * tf.ones_like(X_squared)], axis=1)
     right = tf.concat([Y, tf.ones_like(Y_squared), Y_squared], axis=1)
     return tf.matmul(left, right, transpose_b=True)
+
+
+def _bounded_exp(exponent: tf.Tensor, largest: tf.Tensor) -> tf.Tensor:
+    """exp(exponent), where only rounding makes an exponent larger than ``largest``.
+
+    So the gradient is that of exp, in one pass: bounded elements have theirs too.
+    """
+
+    @tf.custom_gradient
+    def bounded(exponent: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        K = tf.exp(tf.minimum(exponent, tf.stop_gradient(largest)))
+        return K, lambda dK: dK * K
+
+    return bounded(exponent)
