@@ -215,7 +215,6 @@ def test_separable_data_get_the_bound(K: int, variance: float) -> None:
         MeanNLL(Marginals(mean, variances, tf.constant(y, tf.int32)), link_of(K))
     )
     bound = sharpness_of(SMOOTHING_BOUNDS[1], K)
-    assert bound == sharpness_of(SMOOTHING_BOUNDS[1], K)
     assert np.log(bound / L) == pytest.approx(0, abs=1e-12)  # the NLL falls all the way
     assert 0 <= nll < 1e-3
     assert 0 < smoothing_of(L, K) < 1
