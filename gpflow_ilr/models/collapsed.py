@@ -45,6 +45,7 @@ from gpflow_ilr.models.conjugate import (
     prior_covariance,
     squared_norms,
 )
+from gpflow_ilr.models.data import check_num_rows
 from gpflow_ilr.statistics import (
     GroupStatistics,
     RowGroups,
@@ -99,14 +100,7 @@ class CollapsedClassifier(ConjugateClassifier):
         objective: Objective = "evidence",
         chunk_size: int | None = None,
     ) -> None:
-        if chunk_size is not None and (
-            isinstance(chunk_size, bool)
-            or not isinstance(chunk_size, (int, np.integer))
-            or chunk_size < 1
-        ):
-            raise ValueError(
-                f"chunk_size must be a positive integer or None, but is {chunk_size!r}."
-            )
+        check_num_rows("chunk_size", chunk_size)
         super().__init__(data, kernel, code, likelihood, mean_function, objective)
         self.inducing_variable: InducingVariables = inducingpoint_wrapper(inducing_variable)
         self.chunk_size = chunk_size

@@ -11,14 +11,17 @@ import tensorflow as tf
 from gpflow_ilr.labels import as_labels
 from gpflow_ilr.models.probabilities import as_inputs
 
-__all__ = ["as_column", "check_data"]
+__all__ = ["as_column", "check_data", "check_num_rows"]
 
 
-def check_data(data: Any, num_classes: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def check_data(
+    data: Any, num_classes: int, num_columns: int | None = None
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """X in the default float, the labels as GPflow keeps them, and the labels.
 
     :param data: a pair of inputs [N, D] and labels in any form.
     :param num_classes: K.
+    :param num_columns: D, where it is known.
     :raises ValueError: if the pair, the inputs or the labels make no sense, with what to do.
     """
     if not isinstance(data, (tuple, list)) or len(data) != 2:
@@ -27,6 +30,11 @@ def check_data(data: Any, num_classes: int) -> tuple[tf.Tensor, tf.Tensor, tf.Te
     if X.shape.rank != 2:
         raise ValueError(
             f"X must have shape [N, D], but has {list(X.shape)}. For one feature use X[:, None]."
+        )
+    if num_columns not in (None, X.shape[1]):
+        raise ValueError(
+            f"X has {X.shape[1]} columns, but the training data have {num_columns}. Pass the same "
+            "features in the same order."
         )
     finite = np.all(np.isfinite(X.numpy()), axis=1)
     if not np.all(finite):
@@ -49,3 +57,14 @@ def as_column(labels: tf.Tensor, dtype: Any) -> tf.Tensor:
         return labels
     numeric = np.issubdtype(getattr(dtype, "as_numpy_dtype", dtype), np.number)
     return tf.cast(labels[:, None], dtype) if numeric else labels[:, None]
+
+
+def check_num_rows(name: str, value: int | None) -> None:
+    """Refuse what is neither a positive number of rows nor None.
+
+    :param name: name of the argument.
+    :param value: its value.
+    """
+    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if value is not None and not (integer and value > 0):
+        raise ValueError(f"{name} must be a positive integer or None, but is {value!r}.")

@@ -13,7 +13,7 @@ from gpflow.base import RegressionData
 
 from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.models.conjugate import ConjugateClassifier
-from gpflow_ilr.models.data import check_data
+from gpflow_ilr.models.data import check_data, check_num_rows
 from gpflow_ilr.selection import (
     Calibration,
     Marginals,
@@ -113,8 +113,7 @@ class TunableSmoothing(ConjugateClassifier):
             )
 
     def _spread_rows(self, max_rows: int | None) -> tf.Tensor:
-        if max_rows is not None and max_rows < 1:
-            raise ValueError(f"max_rows must be positive or None, but is {max_rows!r}.")
+        check_num_rows("max_rows", max_rows)
         count = self.num_data if max_rows is None else min(max_rows, self.num_data)
         return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
 
@@ -123,7 +122,7 @@ class TunableSmoothing(ConjugateClassifier):
         if data is None:
             held_out = Marginals(*self._loo(rows), tf.gather(self._labels, rows))
             return MeanNLL(held_out, self.likelihood.link)
-        X, _, labels = check_data(data, self.code.num_classes)
+        X, _, labels = check_data(data, self.code.num_classes, self.data[0].shape[1])
         mean, var = self._predict_marginals(X)
         scale = self.code.scale
         return MeanNLL(Marginals(mean / scale, var / scale**2, labels), self.likelihood.link)

@@ -69,11 +69,8 @@ class StreamingRows(CollapsedClassifier):
         self._kept = KeptStatistics(list(statistics), self._fingerprint(), elsewhere=True)
 
     def _check_rows(self, X: InputData, y: OutputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        X, _, labels = check_data((X, y), self.code.num_classes)
-        if X.shape[1] != self.data[0].shape[1]:
-            raise ValueError(
-                f"X has {X.shape[1]} columns, but the training data have {self.data[0].shape[1]}."
-            )
+        num_columns = self.data[0].shape[1]
+        X, _, labels = check_data((X, y), self.code.num_classes, num_columns)
         if self._labels.shape.rank == 2 and labels.shape.rank == 1:  # one-hot rows among soft ones
             labels = tf.one_hot(labels, self.code.num_classes, dtype=self._labels.dtype)
         if labels.shape.rank != self._labels.shape.rank:

@@ -48,6 +48,7 @@ def test_validation_rows_are_checked_before_anything_changes(name):
     for data, message in [
         ((rows, labels, labels), "pair"),
         ((rows[:, 0], labels), "shape"),
+        ((rows[:, :1], labels), "X has 1 columns, but the training data have 2"),
         ((np.where(rows == rows[3, 1], np.nan, rows), labels), "row 3"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -265,8 +265,8 @@ def test_calibrate_uses_at_most_max_rows_and_refuses_nonsense():
     whole = model.calibrate(max_rows=None)
     assert model.calibrate(max_rows=10**6).smoothing == whole.smoothing
     assert model.calibrate(max_rows=6).smoothing != whole.smoothing
-    for max_rows in (0, -3):
-        with pytest.raises(ValueError, match="max_rows must be positive"):
+    for max_rows in (0, -3, 10.5, True):
+        with pytest.raises(ValueError, match="max_rows must be a positive integer"):
             model.calibrate(max_rows=max_rows)
     with pytest.raises(ValueError, match="takes no data"):
         model.calibrate(VALIDATION, noise=True)
