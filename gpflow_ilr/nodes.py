@@ -175,16 +175,19 @@ class MonteCarlo(NodeRule):
 
 
 def default_rule(num_latents: int, controlled: bool = False) -> NodeRule:
-    """Gauss–Hermite for one latent; otherwise Sobol with 4L nodes, rounded up, from 64 to 512.
+    """Gauss–Hermite for one latent; otherwise Sobol with 4L nodes, rounded up, from 256 to 512.
 
-    Half of them where a control variate takes its part
-    (:func:`gpflow_ilr.expectations.expected_log_softmax`): with these the bound that L-BFGS reports
-    for separable classes, the hard case, is right to 0.3 %, with a trained mixing matrix too.
+    All rows have the same nodes, so that errors do not average out over rows: with latent variances
+    of 9 to 25 the mean NLL of predictions was off by up to 0.05 nats for 64 nodes, 0.006 for 256.
+
+    With a control variate (:func:`gpflow_ilr.expectations.expected_log_softmax`) 2(L + 1) nodes from
+    64 to 512 are enough: the bound that L-BFGS then reports for separable classes, the hard case, is
+    right to 0.3 %, with a trained mixing matrix too.
 
     :param num_latents: number of latents L.
     :param controlled: whether the nodes serve an expectation with a control variate.
     """
     if num_latents == 1:
         return GaussHermite()
-    least = 2 * (num_latents + 1) if controlled else 4 * num_latents
-    return Sobol(num_nodes=min(512, max(64, 2 ** int(np.ceil(np.log2(least))))))
+    least = max(64, 2 * (num_latents + 1)) if controlled else max(256, 4 * num_latents)
+    return Sobol(num_nodes=min(512, 2 ** int(np.ceil(np.log2(least)))))
