@@ -33,6 +33,7 @@ from gpflow.kernels import IsotropicStationary, Kernel, Stationary
 from gpflow.utilities import parameter_dict
 
 from gpflow_ilr import expectations
+from gpflow_ilr.counts import check_count
 from gpflow_ilr.elbo_loss import for_elbo_loss, for_prediction
 from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
 from gpflow_ilr.models import ILRSVGP
@@ -108,13 +109,13 @@ class HeadLogic:
         # Features keep their precision: autocasting would round them to the policy's dtype.
         super().__init__(**{"autocast": False, **layer})
         self.num_classes = num_classes
-        self.num_inducing = _positive("num_inducing", num_inducing)
+        self.num_inducing = check_count("num_inducing", num_inducing)
         if num_data is None:
             raise ValueError(
                 "num_data is missing: GPHead needs the number of rows of the training set, because "
                 "KL/num_data is its share of the loss. Pass num_data=len(X_train)."
             )
-        self.num_data = _positive("num_data", num_data)
+        self.num_data = check_count("num_data", num_data)
         if isinstance(kernel, Kernel) or not (isinstance(kernel, str) or callable(kernel)):
             raise TypeError(
                 "kernel must be the name of a stationary GPflow kernel or a function that returns a "
@@ -334,12 +335,6 @@ class HeadLogic:
             )
         for path, variable in variables.items():
             variable.assign(np.asarray(store[path], dtype=self.gp_dtype))
-
-
-def _positive(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, but it is {value!r}.")
-    return int(value)
 
 
 def _parts(parts: Sequence[str]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from gpflow.base import AnyNDArray, MeanAndVariance, Parameter, TensorType
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
+from gpflow_ilr.counts import check_count
 from gpflow_ilr.expectations import (
     NodeRule,
     default_rule,
@@ -198,12 +199,8 @@ def _mixing_start(
     rank: int, num_latents: int | None, mixing: bool | TensorType
 ) -> AnyNDArray | None:
     """The start of W [rank, L], or None without mixing."""
-    if num_latents is not None and (
-        isinstance(num_latents, bool)
-        or not isinstance(num_latents, (int, np.integer))
-        or num_latents < 1
-    ):
-        raise ValueError(f"num_latents must be a positive integer, but it is {num_latents!r}.")
+    if num_latents is not None:
+        check_count("num_latents", num_latents)
     if isinstance(mixing, (bool, np.bool_)):
         if not mixing and num_latents not in (None, rank):
             raise ValueError(

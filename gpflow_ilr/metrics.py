@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import xlogy
 
+from gpflow_ilr.counts import check_count
 from gpflow_ilr.labels import as_labels, check_simplex_rows, membership
 
 __all__ = [
@@ -165,7 +166,7 @@ def adaptive_calibration_error(probabilities: Any, labels: Any, num_bins: int = 
     P, y = _with_hard_labels(probabilities, labels, "adaptive_calibration_error")
     confidence, outcome = _events(P, y)
     rank = np.searchsorted(np.sort(confidence), confidence, side="left")
-    bins = rank * _check_num_bins(num_bins) // len(rank)
+    bins = rank * check_count("num_bins", num_bins) // len(rank)
     # Σ_m |B_m|/n · |acc - conf| = 1/n Σ_m |Σ_{n in B_m} (outcome - confidence)|
     return float(abs(np.bincount(bins, weights=outcome - confidence)).sum() / len(rank))
 
@@ -226,7 +227,7 @@ def _events(
 
 def _curve(confidence: np.ndarray, outcome: np.ndarray, num_bins: int) -> ReliabilityCurve:
     """Means of confidence and outcome in bins of equal width."""
-    M = _check_num_bins(num_bins)
+    M = check_count("num_bins", num_bins)
     edges = np.linspace(0.0, 1.0, M + 1)
     # Only inner edges decide, so that round-off beyond 0 or 1 cannot lose a row.
     bins = np.searchsorted(edges[1:-1], confidence, side="left")
@@ -238,9 +239,3 @@ def _curve(confidence: np.ndarray, outcome: np.ndarray, num_bins: int) -> Reliab
         accuracy=np.bincount(bins, weights=outcome, minlength=M) / size,
         count=count,
     )
-
-
-def _check_num_bins(num_bins: int) -> int:
-    if isinstance(num_bins, bool) or not isinstance(num_bins, (int, np.integer)) or num_bins < 1:
-        raise ValueError(f"num_bins must be a positive integer, but is {num_bins!r}. Try 10.")
-    return int(num_bins)

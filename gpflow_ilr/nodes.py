@@ -23,6 +23,8 @@ from gpflow.base import AnyNDArray
 from scipy.special import ndtri, roots_hermitenorm
 from scipy.stats import qmc
 
+from gpflow_ilr.counts import check_count
+
 __all__ = ["GaussHermite", "MonteCarlo", "NodeRule", "Sobol", "default_rule"]
 
 MAX_PRODUCT_NODES = 4096
@@ -54,12 +56,6 @@ class NodeRule(ABC):
         """
 
 
-def _check_count(name: str, value: int, smallest: int) -> None:
-    """Refuse a number of nodes that is not an integer of at least ``smallest``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < smallest:
-        raise ValueError(f"{name} must be an integer of at least {smallest}, but it is {value!r}.")
-
-
 @dataclass(frozen=True)
 class GaussHermite(NodeRule):
     """Gauss–Hermite nodes, exact to degree 2·num_nodes − 1; a product rule beyond one latent.
@@ -72,7 +68,7 @@ class GaussHermite(NodeRule):
     num_nodes: int = 32
 
     def __post_init__(self) -> None:
-        _check_count("num_nodes", self.num_nodes, 1)
+        check_count("num_nodes", self.num_nodes)
 
     def __call__(  # noqa: D102
         self, num_latents: int | tf.Tensor, dtype: tf.DType
@@ -117,7 +113,7 @@ class Sobol(NodeRule):
     has_leading: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_count("num_nodes", self.num_nodes, 2)
+        check_count("num_nodes", self.num_nodes, 2)
         if self.num_nodes % 2:
             raise ValueError(
                 f"num_nodes must be even, because the nodes come in pairs ±g, but it is "
@@ -164,7 +160,7 @@ class MonteCarlo(NodeRule):
     per_row: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_count("num_samples", self.num_samples, 1)
+        check_count("num_samples", self.num_samples)
 
     def __call__(  # noqa: D102
         self, num_latents: int | tf.Tensor, dtype: tf.DType

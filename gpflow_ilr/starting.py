@@ -15,6 +15,7 @@ from gpflow.kernels import IsotropicStationary, Kernel
 from scipy.spatial.distance import pdist
 
 from gpflow_ilr.codes import ILRCode, LabelCode
+from gpflow_ilr.counts import check_count
 
 __all__ = ["starting_kernel", "kmeans_plusplus", "greedy_variance"]
 
@@ -56,8 +57,7 @@ def kmeans_plusplus(X: InputData, num_inducing: int, seed: int = 0) -> np.ndarra
     :raises ValueError: if M < 1, or X has fewer than M distinct rows.
     """
     X = _rows(X)
-    if num_inducing < 1:
-        raise ValueError(f"num_inducing must be at least 1, but is {num_inducing!r}.")
+    check_count("num_inducing", num_inducing)
     rng = np.random.default_rng(seed)
     chosen = [int(rng.integers(len(X)))]
     distance = np.sum(np.square(X - X[chosen[0]]), axis=1)
@@ -82,8 +82,10 @@ def greedy_variance(X: InputData, num_inducing: int, kernel: Kernel) -> np.ndarr
     :param X: [N, D].
     :param num_inducing: M.
     :param kernel: the kernel to be used.
+    :raises ValueError: if M < 1.
     """
     X = _rows(X)
+    check_count("num_inducing", num_inducing)
     variance = kernel(X, full_cov=False).numpy().copy()
     smallest = np.finfo(X.dtype).eps * len(X) * float(np.max(variance))
     factor = np.zeros((num_inducing, len(X)), X.dtype)

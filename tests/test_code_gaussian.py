@@ -297,6 +297,8 @@ def test_calibrate_refuses_what_it_cannot_do():
     _, model = pair("ILR", "fixed")
     with pytest.raises(ValueError, match=r"of 12 rows.*Train q further"):
         model.calibrate((X, Y), trained_on=True)
+    with pytest.raises(ValueError, match="row 2 is"):
+        model.calibrate((np.where(X[2, 0] == X, np.nan, X), Y))
     assert model.likelihood.code.smoothing == pytest.approx(SMOOTHING)
     _, per_class = pair("ILR", "per_class")
     with pytest.raises(ValueError, match="Soft labels"):

@@ -85,8 +85,8 @@ def test_gradients_of_predictions_are_allowed(stack: Stack) -> None:
     ("options", "sentence"),
     [
         ({"num_data": None}, r"num_data=len\(X_train\)"),
-        ({"num_data": 0}, "num_data must be a positive integer, but it is 0"),
-        ({"num_inducing": 2.5}, "num_inducing must be a positive integer"),
+        ({"num_data": 0}, "num_data must be an integer of at least 1, but is 0"),
+        ({"num_inducing": 2.5}, "num_inducing must be an integer"),
         ({"objective": "map"}, "objective must be one of"),
         ({"frozen": ["lengthscale"]}, "frozen may hold"),
         ({"gp_dtype": "float16"}, "gp_dtype must be"),

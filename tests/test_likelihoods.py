@@ -252,7 +252,7 @@ def test_float32_is_respected_at_call_time() -> None:
     [
         ({"num_classes": 1}, ValueError, "num_classes must be at least 2"),
         ({"num_classes": 2.5}, ValueError, "num_classes must be an integer"),
-        ({"num_classes": K, "num_latents": 0}, ValueError, "num_latents must be a positive"),
+        ({"num_classes": K, "num_latents": 0}, ValueError, "num_latents must be an integer"),
         ({"num_classes": K, "num_latents": 9}, ValueError, "num_latents must be at most"),
         (
             {"num_classes": K, "num_latents": 2, "mixing": False},

@@ -271,7 +271,7 @@ def test_symbolic_probabilities_are_refused() -> None:
 @pytest.mark.parametrize("num_bins", [0, -1, 2.5, "10", True])
 def test_numbers_of_bins_that_make_no_sense_are_refused(num_bins: object) -> None:
     for metric in (*CALIBRATION, metrics.reliability_curve):
-        with pytest.raises(ValueError, match="num_bins must be a positive integer"):
+        with pytest.raises(ValueError, match="num_bins must be an integer of at least 1"):
             metric([[0.5, 0.5]], [0], num_bins)
 
 

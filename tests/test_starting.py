@@ -40,9 +40,13 @@ def test_the_number_of_classes_may_be_numpys(X: np.ndarray) -> None:
 
 
 def test_missing_values_and_no_inducing_inputs_are_refused(X: np.ndarray) -> None:
-    for count in (0, -2):
-        with pytest.raises(ValueError, match=f"num_inducing must be at least 1, but is {count}"):
+    kernel = starting_kernel(X, 3)
+    for count in (0, -2, 2.5):
+        message = f"num_inducing must be an integer of at least 1, but is {count}"
+        with pytest.raises(ValueError, match=message):
             kmeans_plusplus(X, count)
+        with pytest.raises(ValueError, match=message):
+            greedy_variance(X, count, kernel)
     X[3, 1] = np.nan
     for start in (lambda: starting_kernel(X, 3), lambda: kmeans_plusplus(X, 5)):
         with pytest.raises(ValueError, match="X must be finite"):

@@ -44,6 +44,7 @@ from gpflow_ilr.augmented_likelihoods import (
 from gpflow_ilr.chains import Chains
 from gpflow_ilr.convergence import Convergence
 from gpflow_ilr.coordinate_ascent import maximised_bound
+from gpflow_ilr.counts import check_count
 from gpflow_ilr.gibbs import GibbsSampler
 from gpflow_ilr.jitter import relative_jitter
 from gpflow_ilr.labels import membership
@@ -164,9 +165,10 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         :returns: R-hat and effective sample sizes; also a warning if R-hat exceeds 1.05.
         :raises ValueError: if a count is not a positive integer.
         """
-        _check_counts(
-            num_samples=num_samples, num_chains=num_chains, thinning=thinning, num_burnin=num_burnin
-        )
+        check_count("num_samples", num_samples)
+        check_count("num_burnin", num_burnin, smallest=0)
+        check_count("num_chains", num_chains)
+        check_count("thinning", thinning)
         K, mean = (x.numpy() for x in self._prior())
         sampler = GibbsSampler(self.likelihood.link, self.data[1][:, 0].numpy(), K, mean)
         chains = Chains(sampler, num_chains, thinning, seed)
@@ -182,7 +184,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         :returns: R-hat and effective sample sizes of all samples kept so far.
         :raises RuntimeError: if there are no chains, or hyperparameters have changed since.
         """
-        _check_counts(num_samples=num_samples)
+        check_count("num_samples", num_samples)
         return self._extend_chains(num_samples, progress)
 
     def _extend_chains(self, num_samples: int, progress: bool) -> Convergence:
@@ -316,15 +318,6 @@ class _Verified:
             and all(map(operator.is_, self.modules, now.modules))
             and all(map(np.array_equal, self.values, now.values))
         )
-
-
-def _check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        smallest = 0 if name == "num_burnin" else 1
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < smallest:
-            raise ValueError(
-                f"{name} must be an integer of at least {smallest}, but it is {value!r}."
-            )
 
 
 def _wide_kernel(X: tf.Tensor, num_classes: int) -> Kernel:

@@ -34,6 +34,7 @@ from gpflow_ilr.collapsed_bound import (
     leave_one_out,
     whitened_posterior,
 )
+from gpflow_ilr.counts import check_count
 from gpflow_ilr.distances import inducing_covariance
 from gpflow_ilr.evidence import relative_inverse_cholesky
 from gpflow_ilr.likelihoods import LinkedSoftmax
@@ -45,7 +46,6 @@ from gpflow_ilr.models.conjugate import (
     prior_covariance,
     squared_norms,
 )
-from gpflow_ilr.models.data import check_num_rows
 from gpflow_ilr.statistics import (
     GroupStatistics,
     RowGroups,
@@ -100,7 +100,8 @@ class CollapsedClassifier(ConjugateClassifier):
         objective: Objective = "evidence",
         chunk_size: int | None = None,
     ) -> None:
-        check_num_rows("chunk_size", chunk_size)
+        if chunk_size is not None:
+            check_count("chunk_size", chunk_size)
         super().__init__(data, kernel, code, likelihood, mean_function, objective)
         self.inducing_variable: InducingVariables = inducingpoint_wrapper(inducing_variable)
         self.chunk_size = chunk_size

@@ -11,7 +11,7 @@ import tensorflow as tf
 from gpflow_ilr.labels import as_labels
 from gpflow_ilr.models.probabilities import as_inputs
 
-__all__ = ["as_column", "check_data", "check_num_rows"]
+__all__ = ["as_column", "check_data"]
 
 
 def check_data(
@@ -57,14 +57,3 @@ def as_column(labels: tf.Tensor, dtype: Any) -> tf.Tensor:
         return labels
     numeric = np.issubdtype(getattr(dtype, "as_numpy_dtype", dtype), np.number)
     return tf.cast(labels[:, None], dtype) if numeric else labels[:, None]
-
-
-def check_num_rows(name: str, value: int | None) -> None:
-    """Refuse what is neither a positive number of rows nor None.
-
-    :param name: name of the argument.
-    :param value: its value.
-    """
-    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-    if value is not None and not (integer and value > 0):
-        raise ValueError(f"{name} must be a positive integer or None, but is {value!r}.")

@@ -12,8 +12,9 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 
 from gpflow_ilr.codes import ILRCode
+from gpflow_ilr.counts import check_count
 from gpflow_ilr.models.conjugate import ConjugateClassifier
-from gpflow_ilr.models.data import check_data, check_num_rows
+from gpflow_ilr.models.data import check_data
 from gpflow_ilr.selection import (
     Calibration,
     Marginals,
@@ -66,6 +67,9 @@ class TunableSmoothing(ConjugateClassifier):
         """
         if noise:
             self._check_noise_can_be_chosen(data)
+        if data is not None:
+            X, _, labels = check_data(data, self.code.num_classes, self.data[0].shape[1])
+            data = (X, labels)
         rows = self._spread_rows(max_rows)
         soft = self._labels.shape.rank == 2
         nll = _FollowingNLL(self, rows, data) if soft else self._held_out_nll(rows, data)
@@ -113,8 +117,8 @@ class TunableSmoothing(ConjugateClassifier):
             )
 
     def _spread_rows(self, max_rows: int | None) -> tf.Tensor:
-        check_num_rows("max_rows", max_rows)
-        count = self.num_data if max_rows is None else min(max_rows, self.num_data)
+        limit = self.num_data if max_rows is None else check_count("max_rows", max_rows)
+        count = min(limit, self.num_data)
         return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
 
     def _held_out_nll(self, rows: tf.Tensor, data: RegressionData | None) -> MeanNLL:
@@ -122,7 +126,7 @@ class TunableSmoothing(ConjugateClassifier):
         if data is None:
             held_out = Marginals(*self._loo(rows), tf.gather(self._labels, rows))
             return MeanNLL(held_out, self.likelihood.link)
-        X, _, labels = check_data(data, self.code.num_classes, self.data[0].shape[1])
+        X, labels = data
         mean, var = self._predict_marginals(X)
         scale = self.code.scale
         return MeanNLL(Marginals(mean / scale, var / scale**2, labels), self.likelihood.link)

@@ -38,9 +38,9 @@ from gpflow_ilr.codes import ILRCode, LabelCode
 from gpflow_ilr.collapsed_bound import leave_one_out
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.jitter import safe_jitter
-from gpflow_ilr.labels import as_labels
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.models.collapsed import CollapsedClassifier
+from gpflow_ilr.models.data import check_data
 from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
 from gpflow_ilr.models.shared_marginals import shared_marginals
 from gpflow_ilr.models.uncached_posterior import UncachedPosterior
@@ -302,8 +302,7 @@ class CodeSVGP(ClassifierSVGP):
         code = self.likelihood.code
         if not isinstance(code, ILRCode):
             raise TypeError(f"calibrate needs an ILRCode, but the code is a {type(code).__name__}.")
-        X = as_inputs(data[0])
-        labels = as_labels(data[1], code.num_classes, num_rows=X.shape[0])
+        X, _, labels = check_data(data, code.num_classes)
         mean, variance = self.predict_f(X)
         if trained_on:
             mean, variance = self._without_own_row(X, labels, mean, variance)

@@ -266,7 +266,7 @@ def test_calibrate_uses_at_most_max_rows_and_refuses_nonsense():
     assert model.calibrate(max_rows=10**6).smoothing == whole.smoothing
     assert model.calibrate(max_rows=6).smoothing != whole.smoothing
     for max_rows in (0, -3, 10.5, True):
-        with pytest.raises(ValueError, match="max_rows must be a positive integer"):
+        with pytest.raises(ValueError, match="max_rows must be an integer of at least 1"):
             model.calibrate(max_rows=max_rows)
     with pytest.raises(ValueError, match="takes no data"):
         model.calibrate(VALIDATION, noise=True)

@@ -1,0 +1,21 @@
+"""The one place that checks counts: of nodes, rows, draws, bins and inducing inputs."""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["check_count"]
+
+
+def check_count(name: str, value: Any, smallest: int = 1) -> int:
+    """``value`` as a Python integer.
+
+    :param name: what the argument is called, for the error.
+    :param value: an integer of any kind.
+    :param smallest: the least that makes sense.
+    :raises ValueError: if it is not an integer, or smaller.
+    """
+    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not integer or value < smallest:
+        raise ValueError(f"{name} must be an integer of at least {smallest}, but is {value!r}.")
+    return int(value)
