@@ -5,20 +5,22 @@ The data flow from left to right: labels → code → GP → latent → probabil
 """
 
 from gpflow_ilr import metrics
-from gpflow_ilr.augmented_likelihoods import BijectiveSoftmaxLikelihood, LogisticSoftmaxLikelihood
-from gpflow_ilr.code_gaussian import CodeGaussian
+from gpflow_ilr.augmented import (
+    BijectiveSoftmaxGP,
+    BijectiveSoftmaxLikelihood,
+    LogisticSoftmaxGP,
+    LogisticSoftmaxLikelihood,
+)
 from gpflow_ilr.codes import DirichletCode, ILRCode
 from gpflow_ilr.expectations import GaussHermite, MonteCarlo, NodeRule, Sobol
-from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
+from gpflow_ilr.likelihoods import CodeGaussian, ILRLikelihood, SoftmaxLikelihood
 from gpflow_ilr.models import (
     ILRGPR,
     ILRSGPR,
     ILRSVGP,
-    BijectiveSoftmaxGP,
     CodeSVGP,
     DirichletGPR,
     DirichletSGPR,
-    LogisticSoftmaxGP,
     SoftmaxSVGP,
 )
 from gpflow_ilr.simplex import ILR

@@ -22,10 +22,10 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import RegressionData
 
+from gpflow_ilr.collapsed.statistics import GroupStatistics, RowGroups
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.streaming import StreamingRows
-from gpflow_ilr.models.variational import ClassifierSVGP
-from gpflow_ilr.statistics import GroupStatistics, RowGroups
+from gpflow_ilr.models.svgp import ClassifierSVGP
 
 __all__ = ["training_loss_closure", "share_statistics", "synchronise", "sum_over_workers"]
 

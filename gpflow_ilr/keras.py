@@ -9,7 +9,8 @@
     model.fit(X, y)
     model.predict(X_test)  # probabilities [N, K]
 
-The logic is in :mod:`gpflow_ilr.gp_head`; :mod:`gpflow_ilr.tf_keras` has the same names for tf_keras.
+The logic is in :mod:`gpflow_ilr.heads.gp_head`; :mod:`gpflow_ilr.tf_keras` has the same names for
+tf_keras.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from typing import Any
 
 import keras
 
-from gpflow_ilr.elbo_loss import ELBOLossLogic
-from gpflow_ilr.gp_head import HeadLogic
+from gpflow_ilr.heads.elbo_loss import ELBOLossLogic
+from gpflow_ilr.heads.gp_head import HeadLogic
 
 __all__ = ["GPHead", "ELBOLoss"]
 
@@ -49,7 +50,7 @@ check_keras(keras.__version__, keras.backend.backend())
 
 @keras.saving.register_keras_serializable(package="gpflow_ilr")
 class GPHead(HeadLogic, keras.layers.Layer):
-    """A GP classifier as a Keras 3 layer; see :class:`~gpflow_ilr.gp_head.HeadLogic`."""
+    """A GP classifier as a Keras 3 layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
 
     _keras = keras
 
@@ -91,4 +92,4 @@ class GPHead(HeadLogic, keras.layers.Layer):
 
 @keras.saving.register_keras_serializable(package="gpflow_ilr")
 class ELBOLoss(ELBOLossLogic, keras.losses.Loss):
-    """The loss of GPHead as a Keras 3 loss; see :class:`~gpflow_ilr.elbo_loss.ELBOLossLogic`."""
+    """The loss of GPHead as a Keras 3 loss; see :class:`~gpflow_ilr.heads.elbo_loss.ELBOLossLogic`."""

@@ -1,7 +1,7 @@
 """How good predicted class probabilities are: accuracy, log-likelihood, Brier score, calibration.
 
 Every function takes probabilities [N, K], as ``predict_y`` returns them, then labels in any form
-that :func:`gpflow_ilr.labels.as_labels` accepts, and returns a Python float. Metrics are for
+that :func:`gpflow_ilr.inputs.labels.as_labels` accepts, and returns a Python float. Metrics are for
 people, not for graphs: they compute in NumPy and float64, check what they are given, and never
 clip.
 """
@@ -16,8 +16,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import xlogy
 
-from gpflow_ilr.counts import check_count
-from gpflow_ilr.labels import as_labels, check_simplex_rows, membership
+from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.labels import as_labels, check_simplex_rows, membership
 
 __all__ = [
     "accuracy",

@@ -25,7 +25,7 @@ from gpflow.models import SVGP, GPModel
 from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import deepcopy
 
-from gpflow_ilr.models.sampled import SampledPredictions
+from gpflow_ilr.augmented.sampled import SampledPredictions
 from gpflow_ilr.version import __version__
 
 __all__ = ["export_saved_model", "load", "save"]

@@ -15,7 +15,7 @@ from gpflow.kernels import IsotropicStationary, Kernel
 from scipy.spatial.distance import pdist
 
 from gpflow_ilr.codes import ILRCode, LabelCode
-from gpflow_ilr.counts import check_count
+from gpflow_ilr.inputs.counts import check_count
 
 __all__ = ["starting_kernel", "kmeans_plusplus", "greedy_variance"]
 

@@ -11,15 +11,15 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
-from gpflow_ilr.elbo_loss import ELBOLossLogic
-from gpflow_ilr.gp_head import HeadLogic
+from gpflow_ilr.heads.elbo_loss import ELBOLossLogic
+from gpflow_ilr.heads.gp_head import HeadLogic
 
 __all__ = ["GPHead", "ELBOLoss"]
 
 
 @tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
 class GPHead(HeadLogic, tf_keras.layers.Layer):
-    """A GP classifier as a tf_keras layer; see :class:`~gpflow_ilr.gp_head.HeadLogic`."""
+    """A GP classifier as a tf_keras layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
 
     _keras = tf_keras
 
@@ -47,4 +47,4 @@ class GPHead(HeadLogic, tf_keras.layers.Layer):
 
 @tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
 class ELBOLoss(ELBOLossLogic, tf_keras.losses.Loss):
-    """The loss of GPHead as a tf_keras loss; see :class:`~gpflow_ilr.elbo_loss.ELBOLossLogic`."""
+    """The loss of GPHead as a tf_keras loss; see :class:`~gpflow_ilr.heads.elbo_loss.ELBOLossLogic`."""

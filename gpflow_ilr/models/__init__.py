@@ -1,9 +1,8 @@
-"""GPflow models: exact, collapsed, variational and augmented classifiers."""
+"""GPflow models: exact, collapsed and variational classifiers."""
 
-from gpflow_ilr.models.augmented import BijectiveSoftmaxGP, LogisticSoftmaxGP
 from gpflow_ilr.models.exact import ILRGPR, DirichletGPR
 from gpflow_ilr.models.sgpr import ILRSGPR, DirichletSGPR
-from gpflow_ilr.models.variational import ILRSVGP, CodeSVGP, SoftmaxSVGP
+from gpflow_ilr.models.svgp import ILRSVGP, CodeSVGP, SoftmaxSVGP
 
 __all__ = [
     "ILRGPR",
@@ -13,6 +12,4 @@ __all__ = [
     "ILRSVGP",
     "SoftmaxSVGP",
     "CodeSVGP",
-    "LogisticSoftmaxGP",
-    "BijectiveSoftmaxGP",
 ]

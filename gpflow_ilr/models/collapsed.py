@@ -1,9 +1,9 @@
 """Collapsed sparse classifiers (Titsias, 2009) from class-wise sufficient statistics.
 
 The O(N M²) work is done once for all outputs that share a kernel and inducing inputs, in chunks of
-rows, and the N × P matrix of targets is never formed: :mod:`gpflow_ilr.statistics` has the sums over
-rows, :mod:`gpflow_ilr.collapsed_bound` what follows from them. This module connects both with
-GPflow's kernels, inducing variables and models.
+rows, and the N × P matrix of targets is never formed: :mod:`gpflow_ilr.collapsed.statistics` has
+the sums over rows, :mod:`gpflow_ilr.collapsed.bound` what follows from them. This module connects
+both with GPflow's kernels, inducing variables and models.
 """
 
 import operator
@@ -26,18 +26,26 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 from gpflow.posteriors import PrecomputedValue
 
-from gpflow_ilr.blocks import map_rows, sum_rows
 from gpflow_ilr.codes import LabelCode
-from gpflow_ilr.collapsed_bound import (
+from gpflow_ilr.collapsed.bound import (
     WhitenedPosterior,
     collapsed_bound,
     leave_one_out,
     whitened_posterior,
 )
-from gpflow_ilr.counts import check_count
-from gpflow_ilr.distances import inducing_covariance
-from gpflow_ilr.evidence import relative_inverse_cholesky
+from gpflow_ilr.collapsed.statistics import (
+    GroupStatistics,
+    RowGroups,
+    default_chunk,
+    group_statistics,
+    without_gradient,
+)
+from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.likelihoods import LinkedSoftmax
+from gpflow_ilr.linalg.covariances import inducing_covariance
+from gpflow_ilr.linalg.evidence import relative_inverse_cholesky
+from gpflow_ilr.linalg.inverse_factors import triangular_inverse
+from gpflow_ilr.linalg.row_chunks import map_rows, sum_rows
 from gpflow_ilr.models.conjugate import (
     ConjugateClassifier,
     Objective,
@@ -46,14 +54,6 @@ from gpflow_ilr.models.conjugate import (
     prior_covariance,
     squared_norms,
 )
-from gpflow_ilr.statistics import (
-    GroupStatistics,
-    RowGroups,
-    default_chunk,
-    group_statistics,
-    without_gradient,
-)
-from gpflow_ilr.triangular import triangular_inverse
 
 __all__ = ["CollapsedClassifier", "KeptStatistics"]
 

@@ -1,9 +1,10 @@
 """What the exact and the collapsed classifier have in common, for any label code.
 
 A conjugate classifier is Gaussian-process regression on the pseudo-targets of a label code
-(:mod:`gpflow_ilr.codes`). Everything inside happens in the code's units; the factor ``scale`` to the
-paper's units (the sharpness L, or one) is applied at the border: ``predict_f`` and the objectives are
-in them, and the kernel, the mean function and the noise describe f/L. Subclasses supply the algebra.
+(:mod:`gpflow_ilr.codes.base`). Everything inside happens in the code's units; the factor ``scale``
+to the paper's units (the sharpness L, or one) is applied at the border: ``predict_f`` and the
+objectives are in them, and the kernel, the mean function and the noise describe f/L. Subclasses
+supply the algebra.
 """
 
 import abc
@@ -25,13 +26,13 @@ from gpflow.posteriors import (
     _validate_precompute_cache_type,
 )
 
+from gpflow_ilr.calibration.criterion import Marginals, label_nll
 from gpflow_ilr.codes import LabelCode
+from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
+from gpflow_ilr.inputs.rows import as_inputs, check_data
 from gpflow_ilr.likelihoods import LinkedSoftmax
-from gpflow_ilr.models.conjugate_posterior import ConjugatePosterior
-from gpflow_ilr.models.data import check_data
-from gpflow_ilr.models.probabilities import ClassProbabilities, as_inputs
-from gpflow_ilr.selection import Marginals, label_nll
-from gpflow_ilr.tracking import refuse_keras_layers
+from gpflow_ilr.models.posterior import ConjugatePosterior
+from gpflow_ilr.models.probabilities import ClassProbabilities
 
 __all__ = [
     "ConjugateClassifier",
@@ -271,7 +272,7 @@ class ConjugateClassifier(
     ) -> tf.Tensor:
         """Log of the predicted probability of each label, [N].
 
-        :param data: X and labels, in any form that :func:`gpflow_ilr.labels.as_labels` accepts.
+        :param data: X and labels, in any form that :func:`gpflow_ilr.inputs.labels.as_labels` accepts.
         :param full_cov: must be False.
         :param full_output_cov: must be False.
         """

@@ -9,13 +9,16 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.posteriors import PrecomputedValue
 
-from gpflow_ilr.blocks import stack_over
+from gpflow_ilr.calibration.calibrate import LOOAtNoise, TunableSmoothing
+from gpflow_ilr.calibration.criterion import Marginals
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
-from gpflow_ilr.distances import covariance
-from gpflow_ilr.evidence import dense_log_evidence, inverse_diagonal_and_solution
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.jitter import least_noise
 from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
+from gpflow_ilr.linalg.covariances import covariance
+from gpflow_ilr.linalg.evidence import dense_log_evidence, inverse_diagonal_and_solution
+from gpflow_ilr.linalg.inverse_factors import inverse_cholesky
+from gpflow_ilr.linalg.jitter import least_noise
+from gpflow_ilr.linalg.row_chunks import stack_over
 from gpflow_ilr.models.conjugate import (
     ConjugateClassifier,
     Objective,
@@ -24,9 +27,6 @@ from gpflow_ilr.models.conjugate import (
     prior_covariance,
     squared_norms,
 )
-from gpflow_ilr.models.smoothing import LOOAtNoise, TunableSmoothing
-from gpflow_ilr.selection import Marginals
-from gpflow_ilr.triangular import inverse_cholesky
 
 __all__ = ["ExactClassifier", "ILRGPR", "DirichletGPR"]
 

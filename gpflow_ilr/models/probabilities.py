@@ -11,13 +11,13 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.conditionals.util import sample_mvn
-from gpflow.config import default_float
 from gpflow.kernels import Kernel
 
-from gpflow_ilr.blocks import map_rows
 from gpflow_ilr.expectations import Sobol, expected_entropy, expected_softmax, softmax_variance
-from gpflow_ilr.jitter import safe_jitter
+from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import LinkedSoftmax
+from gpflow_ilr.linalg.jitter import safe_jitter
+from gpflow_ilr.linalg.row_chunks import map_rows
 
 __all__ = ["ClassProbabilities", "Entropies"]
 
@@ -34,21 +34,6 @@ class Entropies(NamedTuple):
     """Expected entropy E[H(π)]: what would remain if π were known."""
     epistemic: tf.Tensor
     """Mutual information between the label and π: what more data would remove."""
-
-
-def as_inputs(X: InputData) -> tf.Tensor:
-    """Inputs as a tensor of GPflow's default float, whatever real dtype they have.
-
-    :param X: [..., N, D].
-    :raises TypeError: if X does not hold real numbers.
-    """
-    X = tf.convert_to_tensor(X)
-    if not (X.dtype.is_floating or X.dtype.is_integer or X.dtype.is_bool):
-        raise TypeError(
-            f"X must hold real numbers, but its dtype is {X.dtype.name}. Encode categories as "
-            "numbers first, for example one-hot."
-        )
-    return tf.cast(X, default_float())
 
 
 class ClassProbabilities:

@@ -7,15 +7,15 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
 
+from gpflow_ilr.calibration.calibrate import LOOAtNoise, TunableSmoothing
+from gpflow_ilr.calibration.criterion import Marginals
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
-from gpflow_ilr.collapsed_bound import leave_one_out
-from gpflow_ilr.distances import inducing_covariance
+from gpflow_ilr.collapsed.bound import leave_one_out
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
+from gpflow_ilr.linalg.covariances import inducing_covariance
 from gpflow_ilr.models.conjugate import Objective
-from gpflow_ilr.models.smoothing import LOOAtNoise, TunableSmoothing
 from gpflow_ilr.models.streaming import StreamingRows
-from gpflow_ilr.selection import Marginals
 
 __all__ = ["ILRSGPR", "DirichletSGPR"]
 

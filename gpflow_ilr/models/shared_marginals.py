@@ -17,7 +17,7 @@ from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
-from gpflow_ilr.jitter import absolute_jitter
+from gpflow_ilr.linalg.jitter import absolute_jitter
 
 __all__ = ["shared_marginals"]
 

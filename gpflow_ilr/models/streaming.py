@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, OutputData
 
+from gpflow_ilr.collapsed.statistics import GroupStatistics
+from gpflow_ilr.inputs.rows import as_column, check_data
 from gpflow_ilr.models.collapsed import CollapsedClassifier, KeptStatistics
-from gpflow_ilr.models.data import as_column, check_data
-from gpflow_ilr.statistics import GroupStatistics
 
 __all__ = ["StreamingRows"]
 

@@ -14,7 +14,7 @@ from gpflow.base import InputData, MeanAndVariance
 from gpflow.posteriors import PrecomputeCacheType
 
 if TYPE_CHECKING:
-    from gpflow_ilr.models.variational import ClassifierSVGP
+    from gpflow_ilr.models.svgp import ClassifierSVGP
 
 __all__ = ["UncachedPosterior"]
 

@@ -17,11 +17,11 @@ from gpflow.mean_functions import Product as ProductMean
 from gpflow.mean_functions import Zero
 from gpflow.utilities import deepcopy, set_trainable
 
-from gpflow_ilr.collapsed_bound import WhitenedPosterior
-from gpflow_ilr.evidence import spd_inverse
-from gpflow_ilr.jitter import absolute_jitter, relative_jitter
+from gpflow_ilr.collapsed.bound import WhitenedPosterior
+from gpflow_ilr.linalg.evidence import spd_inverse
+from gpflow_ilr.linalg.inverse_factors import cholesky_or_error
+from gpflow_ilr.linalg.jitter import absolute_jitter, relative_jitter
 from gpflow_ilr.models.collapsed import CollapsedClassifier
-from gpflow_ilr.triangular import cholesky_or_error
 
 __all__ = ["scaled_kernel", "variational_start"]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpflow_ilr as gi
-from gpflow_ilr import codes
+from gpflow_ilr.codes import base as codes
 
 MAGIC = Path(__file__).parents[3] / "shared" / "data" / "magic.npz"
 

@@ -11,7 +11,8 @@ from scipy.special import expit, softmax, xlogy
 from scipy.stats import norm
 
 from gpflow_ilr.expectations import MonteCarlo, Sobol
-from gpflow_ilr.models import conjugate_posterior, probabilities
+from gpflow_ilr.models import posterior as conjugate_posterior
+from gpflow_ilr.models import probabilities
 from tests.models.oracles import (
     MODELS,
     ONE_EACH,

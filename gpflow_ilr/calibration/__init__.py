@@ -1,0 +1,1 @@
+"""Choosing the smoothing λ, and the noise, after one fit."""

@@ -1,0 +1,242 @@
+"""Sufficient statistics of the collapsed (Titsias) bound, summed over the rows of each group.
+
+With L_u L_uᵀ = K_uu, whitened features a_n = L_u⁻¹ k_u(x_n) and label features e_n (so that the
+pseudo-target of row n is e_n T), the data enter the collapsed bound only through five sums over the
+rows of each group of rows that share their noise:
+
+    n = Σ 1,   κ = Σ k(x_n, x_n),   S = Σ a_n e_nᵀ,   G = Σ a_n a_nᵀ,   Q = Σ e_n e_nᵀ.
+
+There is one group for each class when the noise depends on the class, and a single group otherwise.
+Because they are sums they can be computed in chunks of rows, merged (``a + b``), taken back
+(``a - b``), updated with new rows and all-reduced over replicas. The features are whitened before
+they are summed: sums of K_uf K_fu lose five digits in float64 and everything in float32.
+
+The gradient is written by hand, so that memory does not grow with the number of rows and value and
+gradient together need less than three matrix products of size M·N·M. See :func:`group_statistics`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from gpflow import default_float
+from gpflow.inducing_variables import InducingVariables
+from gpflow.kernels import Kernel
+
+from gpflow_ilr.linalg.covariances import inducing_covariance
+from gpflow_ilr.linalg.inverse_factors import gram_of_strips, lower_product_strips
+from gpflow_ilr.linalg.row_chunks import stack_over
+
+__all__ = ["GroupStatistics", "RowGroups", "default_chunk", "group_statistics", "without_gradient"]
+
+# Elements of one [M, rows] block of a chunk. Blocks of this size stay in a core's cache between the
+# kernel's elementwise operations, and are large enough for the matrix products to run at full speed.
+_CHUNK_ELEMENTS = 2**19
+
+
+def default_chunk(elements_per_row: int, num_rows: int) -> int:
+    """Rows of a chunk whose blocks fit the processor's cache; all chunks have about that many.
+
+    :param elements_per_row: numbers that each row needs.
+    :param num_rows: number of rows.
+    """
+    largest = max(256, _CHUNK_ELEMENTS // max(1, elements_per_row))
+    num_chunks = max(1, -(-num_rows // largest))
+    return max(1, -(-num_rows // num_chunks))
+
+
+class GroupStatistics(NamedTuple):
+    """The five sums, with a leading axis over groups."""
+
+    count: tf.Tensor
+    """n, [G]."""
+    kernel_diagonal: tf.Tensor
+    """κ, [G]."""
+    first: tf.Tensor
+    """S, [G, M, C]."""
+    second: tf.Tensor
+    """G, [G, M, M]."""
+    labels: tf.Tensor
+    """Q, [G, C, C]."""
+
+    def __add__(self, other: "GroupStatistics") -> "GroupStatistics":  # type: ignore[override]
+        """Statistics of the rows of both."""
+        return GroupStatistics(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def __sub__(self, other: "GroupStatistics") -> "GroupStatistics":
+        """Statistics without the rows of ``other``."""
+        return GroupStatistics(*(a - b for a, b in zip(self, other, strict=True)))
+
+
+class RowGroups:
+    """Which rows belong to which group, and the schedule of chunks that visits them.
+
+    :param classes: [N] class indices when the groups are the classes, None for a single group.
+    :param num_rows: N.
+    :param num_groups: number of groups (classes without rows have empty groups).
+    """
+
+    def __init__(self, classes: np.ndarray | None, num_rows: int, num_groups: int) -> None:
+        self.num_groups = num_groups
+        if classes is None:
+            self.order: tf.Tensor | None = None
+            counts = np.array([num_rows])
+        else:
+            self.order = tf.constant(np.argsort(classes, kind="stable"), tf.int32)
+            counts = np.bincount(classes, minlength=num_groups)
+        self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    def take(self, values: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+        """Rows number ``start`` to ``stop`` in the order of the groups."""
+        if self.order is None:
+            return values[start:stop]
+        return tf.gather(values, self.order[start:stop])
+
+
+def group_statistics(
+    kernel: Kernel,
+    inducing_variable: InducingVariables,
+    L_inv: tf.Tensor,
+    X: tf.Tensor,
+    features: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    labels: tf.Tensor,
+    groups: RowGroups,
+    chunk_size: int | None = None,
+    known: GroupStatistics | None = None,
+) -> GroupStatistics:
+    """The five sums over the rows of each group, with a gradient that recomputes chunk by chunk.
+
+    With adjoints dG, dS, dQ, dκ of the statistics, A = L_u⁻¹ K_uf and E the rows e_n,
+
+        dA Aᵀ = (dG + dGᵀ) G + dS Sᵀ            (no work over rows)
+        dK_uf = L_u⁻ᵀ (dG + dGᵀ) L_u⁻¹ K_uf + L_u⁻ᵀ dS Eᵀ
+        dE    = Aᵀ dS + E (dQ + dQᵀ)
+
+    so the backward pass is one product of size M·N·M beside the two of the forward pass. The
+    kernel's and the mean function's own gradients stay with autodiff, chunk by chunk.
+
+    :param kernel: any single-output kernel.
+    :param inducing_variable: M inducing inputs.
+    :param L_inv: [M, M], L_u⁻¹ for L_u the Cholesky factor of K_uu.
+    :param X: [N, D].
+    :param features: maps rows of X and their labels to label features e_n, [rows, C].
+    :param labels: [N] or [N, K], as :func:`gpflow_ilr.inputs.labels.as_labels` returns them.
+    :param groups: the partition of the rows.
+    :param chunk_size: rows that are in memory at a time; None for a size that fits the cache.
+    :param known: the result, if it is known already: rows are then visited for the gradient only.
+    """
+    num_inducing = L_inv.shape[-1]
+    chunk = chunk_size or default_chunk(num_inducing, int(groups.offsets[-1]))
+
+    def blocks(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        rows = groups.take(X, start, stop)
+        K = inducing_covariance(inducing_variable, kernel, rows)
+        return K, kernel(rows, full_cov=False), features(rows, groups.take(labels, start, stop))
+
+    @tf.custom_gradient
+    def statistics(L_inv: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
+        def add_chunk(_: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
+            K, diagonal, E = blocks(start, stop)
+            A = lower_product_strips(L_inv, K)
+            return [
+                tf.reduce_sum(diagonal),
+                tf.concat([tf.matmul(strip, E) for strip in A], axis=0),
+                gram_of_strips(A),
+                tf.matmul(E, E, transpose_a=True),
+            ]
+
+        C = blocks(tf.constant(0), tf.constant(0))[2].shape[-1]
+        shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
+        if known is None:
+            kappa, S, G, Q = _per_group(groups, chunk, shapes, add_chunk)
+        else:
+            _, kappa, S, G, Q = known
+
+        def gradient(
+            d_kappa: tf.Tensor,
+            dS: tf.Tensor,
+            dG: tf.Tensor,
+            dQ: tf.Tensor,
+            variables: Sequence[tf.Variable] = (),
+        ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+            dG2 = dG + tf.linalg.matrix_transpose(dG)
+            dQ2 = dQ + tf.linalg.matrix_transpose(dQ)
+            # A = L_inv K, hence dL_inv = dA Kᵀ = (dA Aᵀ) L_inv⁻ᵀ, without any work over rows.
+            dAA = tf.reduce_sum(tf.matmul(dG2, G) + tf.matmul(dS, S, transpose_b=True), axis=0)
+            dL_inv = tf.linalg.triangular_solve(L_inv, tf.transpose(dAA), lower=True)
+            R = tf.matmul(L_inv[None], dS, transpose_a=True)
+            P = tf.matmul(tf.matmul(L_inv[None], dG2, transpose_a=True), L_inv[None])
+
+            def add_gradients(g: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
+                with tf.GradientTape(watch_accessed_variables=False) as tape:
+                    tape.watch(variables)
+                    K, diagonal, E = blocks(start, stop)
+                dK = tf.matmul(P[g], K) + tf.matmul(R[g], E, transpose_b=True)
+                dE = tf.matmul(K, R[g], transpose_a=True) + tf.matmul(E, dQ2[g])
+                d_diagonal = tf.fill(tf.shape(diagonal), d_kappa[g])
+                gradients = tape.gradient(
+                    [K, diagonal, E],
+                    variables,
+                    output_gradients=[dK, d_diagonal, dE],
+                    unconnected_gradients=tf.UnconnectedGradients.ZERO,
+                )
+                return [tf.convert_to_tensor(gradient) for gradient in gradients]
+
+            if not variables:
+                return tf.transpose(dL_inv), []
+            sums = _per_group(groups, chunk, [v.shape for v in variables], add_gradients)
+            return tf.transpose(dL_inv), [tf.reduce_sum(total, axis=0) for total in sums]
+
+        return (kappa, S, G, Q), gradient
+
+    kappa, S, G, Q = statistics(L_inv)
+    count = tf.constant(np.diff(groups.offsets), default_float())
+    return GroupStatistics(count, kappa, S, G, Q)
+
+
+def without_gradient(
+    statistics: GroupStatistics, parameters: Sequence[tf.Tensor]
+) -> GroupStatistics:
+    """The statistics themselves, refusing a gradient that would miss rows held elsewhere.
+
+    :param statistics: sums over rows, some of which cannot be visited.
+    :param parameters: what the sums depend on.
+    """
+
+    @tf.custom_gradient
+    def constant(*_: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
+        def gradient(*_: tf.Tensor) -> None:
+            raise ValueError(
+                "Some rows of this model are held elsewhere, and its gradient would miss them. Train "
+                "with gpflow_ilr.distributed.training_loss_closure(model, strategy); for gradients "
+                "of predictions use model.posterior()."
+            )
+
+        return tuple(tf.identity(s) for s in statistics), gradient
+
+    return GroupStatistics(*constant(*parameters))
+
+
+def _per_group(
+    groups: RowGroups,
+    chunk: int,
+    shapes: Sequence[Any],
+    visit: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], list[tf.Tensor]],
+) -> list[tf.Tensor]:
+    """Sum ``visit(group, start, stop)`` over the chunks of each group; stack over the groups."""
+    zeros = [tf.zeros(shape, default_float()) for shape in shapes]
+    offsets = tf.constant(groups.offsets)
+
+    def visit_group(group: tf.Tensor) -> list[tf.Tensor]:
+        stop = offsets[group + 1]
+
+        def step(start: tf.Tensor, *sums: tf.Tensor) -> list[tf.Tensor]:
+            end = tf.minimum(start + chunk, stop)
+            return [end, *(a + b for a, b in zip(sums, visit(group, start, end), strict=True))]
+
+        return tf.while_loop(
+            lambda start, *_: start < stop, step, [offsets[group], *zeros], parallel_iterations=1
+        )[1:]
+
+    return stack_over(visit_group, groups.num_groups)

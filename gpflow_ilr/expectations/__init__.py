@@ -1,0 +1,28 @@
+"""Gaussian expectations of class probabilities and of their logarithms.
+
+The latents of a classifier are Gaussian, its probabilities are softmax(C f), and what lies between
+has no closed form: it is a sum over nodes (:mod:`.nodes`). Probabilities are plain averages
+(:mod:`.softmax`); E[log π], which an optimiser would lead astray, has a control variate.
+"""
+
+from gpflow_ilr.expectations.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule
+from gpflow_ilr.expectations.softmax import (
+    expected_entropy,
+    expected_log_softmax,
+    expected_softmax,
+    logits_at_nodes,
+    softmax_variance,
+)
+
+__all__ = [
+    "NodeRule",
+    "GaussHermite",
+    "Sobol",
+    "MonteCarlo",
+    "default_rule",
+    "expected_entropy",
+    "expected_log_softmax",
+    "expected_softmax",
+    "logits_at_nodes",
+    "softmax_variance",
+]

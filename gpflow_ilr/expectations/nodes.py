@@ -1,0 +1,189 @@
+"""Nodes for expectations under the standard normal.
+
+A node rule is asked for a number of coordinates and answers with nodes [S, L] and weights [S]:
+
+- :class:`GaussHermite`, the default for one latent.
+- :class:`Sobol`, the default otherwise. Its nodes are a constant, so that an objective built on them
+  is a smooth deterministic function, which L-BFGS and natural gradients may optimise.
+- :class:`MonteCarlo`, fresh draws at every call, as in the paper.
+
+A rule of one's own is a subclass of :class:`NodeRule` with a ``__call__``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import AnyNDArray
+from scipy.special import ndtri, roots_hermitenorm
+from scipy.stats import qmc
+
+from gpflow_ilr.inputs.counts import check_count
+
+__all__ = ["GaussHermite", "MonteCarlo", "NodeRule", "Sobol", "default_rule"]
+
+MAX_PRODUCT_NODES = 4096
+"""Largest product rule :class:`GaussHermite` will build."""
+
+
+class NodeRule(ABC):
+    """Nodes and weights for expectations under the standard normal.
+
+    A rule should be hashable, and deterministic unless it says ``per_row``.
+    """
+
+    per_row: ClassVar[bool] = False
+    """Whether every row gets nodes of its own. The rule is then called with as many coordinates as
+    all latents of all rows have together."""
+
+    has_leading: ClassVar[bool] = False
+    """Whether the rule offers one coordinate more than latents, its first and best, for the direction
+    in which a row is most uncertain of its class (:mod:`gpflow_ilr.expectations.softmax`)."""
+
+    @abstractmethod
+    def __call__(
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Nodes [S, num_latents] and weights [S] that sum to one.
+
+        :param num_latents: dimension of the standard normal.
+        :param dtype: floating type of the result.
+        """
+
+
+@dataclass(frozen=True)
+class GaussHermite(NodeRule):
+    """Gauss–Hermite nodes, exact to degree 2·num_nodes − 1; a product rule beyond one latent.
+
+    :param num_nodes: nodes per latent.
+    :raises ValueError: if ``num_nodes`` is not a positive integer, or (when called) if the product
+        rule would have more than 4096 nodes.
+    """
+
+    num_nodes: int = 32
+
+    def __post_init__(self) -> None:
+        check_count("num_nodes", self.num_nodes)
+
+    def __call__(  # noqa: D102
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        if self.num_nodes**num_latents > MAX_PRODUCT_NODES:
+            raise ValueError(
+                f"GaussHermite(num_nodes={self.num_nodes}) needs {self.num_nodes}**{num_latents} "
+                f"nodes for {num_latents} latents, and {MAX_PRODUCT_NODES} is the limit: use "
+                "Sobol(num_nodes=...), whose number of nodes does not depend on the latents."
+            )
+        nodes, weights = _gauss_hermite(self.num_nodes, num_latents)
+        return tf.constant(nodes, dtype), tf.constant(weights, dtype)
+
+
+@lru_cache(maxsize=32)
+def _gauss_hermite(num_nodes: int, num_latents: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """Product of the probabilists' Gauss–Hermite rule."""
+    x, w = roots_hermitenorm(num_nodes)  # NumPy's hermegauss overflows beyond 370 nodes
+    grid = np.meshgrid(*[np.arange(num_nodes)] * num_latents, indexing="ij")
+    index = np.stack([axis.ravel() for axis in grid], axis=-1)  # [S, L]
+    weights = np.prod((w / w.sum())[index], axis=-1)
+    return x[index], weights
+
+
+@dataclass(frozen=True)
+class Sobol(NodeRule):
+    """Scrambled Sobol nodes, antithetic and moment-matched: a constant for every seed.
+
+    The nodes come in pairs ±g, so odd moments are exact. With at least as many pairs as coordinates
+    their covariance is exactly the identity. Fewer pairs do not span the space, and an optimiser
+    that may turn the latents, as a trained mixing matrix does, hides variance where there are no
+    nodes: use at least 2(L + 1) of them, as the default does. Of fewer nodes only the mean squared
+    radius is matched.
+
+    :param num_nodes: number of nodes, even; powers of two balance best.
+    :param seed: seed of the scrambling.
+    :raises ValueError: if ``num_nodes`` is not a positive even integer.
+    """
+
+    num_nodes: int = 64
+    seed: int = 0
+    has_leading: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("num_nodes", self.num_nodes, 2)
+        if self.num_nodes % 2:
+            raise ValueError(
+                f"num_nodes must be even, because the nodes come in pairs ±g, but it is "
+                f"{self.num_nodes}: use {self.num_nodes + 1}."
+            )
+
+    def __call__(  # noqa: D102
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        nodes = tf.constant(_sobol(self.num_nodes, num_latents, self.seed), dtype)
+        weights = np.full(self.num_nodes, 1.0 / self.num_nodes)
+        return nodes, tf.constant(weights, dtype)
+
+
+@lru_cache(maxsize=32)
+def _sobol(num_nodes: int, num_latents: int, seed: int) -> AnyNDArray:
+    """Antithetic scrambled Sobol nodes with the first two moments of the standard normal."""
+    num_pairs = num_nodes // 2
+    engine = qmc.Sobol(num_latents, scramble=True, seed=seed)
+    uniform = engine.random_base2(int(np.ceil(np.log2(num_pairs))))[:num_pairs]
+    half = ndtri(uniform + 2.0**-31)  # the middle of a cell of the 30-bit grid is never 0 or 1
+    if num_pairs >= num_latents:
+        # The nearest matrix with orthogonal columns (polar factor): Σ_s g_s g_sᵀ / S = I.
+        left, _, right = np.linalg.svd(half, full_matrices=False)
+        half = np.sqrt(num_pairs) * left @ right
+    else:
+        half = half / np.sqrt(np.mean(half**2))
+    return np.concatenate([half, -half])
+
+
+@dataclass(frozen=True)
+class MonteCarlo(NodeRule):
+    """Independent standard normal draws, fresh at every call and for every row.
+
+    The objective is then random: use it with stochastic optimisers, never with L-BFGS.
+
+    :param num_samples: number of draws.
+    :param seed: operation seed of ``tf.random.normal``.
+    :raises ValueError: if ``num_samples`` is not a positive integer.
+    """
+
+    num_samples: int = 100
+    seed: int | None = None
+    per_row: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_count("num_samples", self.num_samples)
+
+    def __call__(  # noqa: D102
+        self, num_latents: int | tf.Tensor, dtype: tf.DType
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        nodes = tf.random.normal([self.num_samples, num_latents], dtype=dtype, seed=self.seed)
+        weights = np.full(self.num_samples, 1.0 / self.num_samples)
+        return nodes, tf.constant(weights, dtype)
+
+
+def default_rule(num_latents: int, controlled: bool = False) -> NodeRule:
+    """Gauss–Hermite for one latent; otherwise Sobol with 4L nodes, rounded up, from 256 to 512.
+
+    All rows have the same nodes, so that errors do not average out over rows: with latent variances
+    of 9 to 25 the mean NLL of predictions was off by up to 0.05 nats for 64 nodes, 0.006 for 256.
+
+    With a control variate (:func:`gpflow_ilr.expectations.softmax.expected_log_softmax`) 2(L + 1)
+    nodes from 64 to 512 are enough: the bound that L-BFGS then reports for separable classes, the
+    hard case, is right to 0.3 %, with a trained mixing matrix too.
+
+    :param num_latents: number of latents L.
+    :param controlled: whether the nodes serve an expectation with a control variate.
+    """
+    if num_latents == 1:
+        return GaussHermite()
+    least = max(64, 2 * (num_latents + 1)) if controlled else max(256, 4 * num_latents)
+    return Sobol(num_nodes=min(512, 2 ** int(np.ceil(np.log2(least)))))

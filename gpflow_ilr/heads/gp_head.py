@@ -1,0 +1,378 @@
+"""A sparse GP classifier as the last layer of a network: what both generations of Keras share.
+
+:mod:`gpflow_ilr.keras` (Keras 3) and :mod:`gpflow_ilr.tf_keras` (Keras 2) each join
+:class:`HeadLogic` to their own ``Layer`` (and the loss of :mod:`gpflow_ilr.heads.elbo_loss` to
+their own). Inside the layer is an :class:`~gpflow_ilr.ILRSVGP` on the features h that the network
+before it computes. Per row of the data, the negative evidence lower bound is
+
+    −ELBO/N = mean_n −E_q[log π_y(h_n)] + KL(q ‖ p)/N,
+
+and Keras minimises the mean of a loss over the batch plus what a layer adds. The layer adds KL/N. What
+it returns in training depends on ``objective``:
+
+- ``"elbo"``: exp E_q[log π], which ``ELBOLoss`` turns into the first term. The predicted
+  E_q[π] would not do: −log E_q[π_y] is another objective, without the price of uncertainty. Built-in
+  cross-entropies would not do either, because they normalise what they are given.
+- ``"draw"``: π of one draw from q, for which every built-in loss is an unbiased estimate.
+
+In evaluation and prediction it returns the probabilities E_q[π], and adds nothing: ``evaluate`` reports
+the NLL of the predictions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.kernels import IsotropicStationary, Kernel, Stationary
+from gpflow.utilities import parameter_dict
+
+from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
+from gpflow_ilr.expectations import softmax as expectations
+from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
+from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
+from gpflow_ilr.models import ILRSVGP
+from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
+
+__all__ = ["HeadLogic"]
+
+PARTS = {
+    "kernel": ".kernel",
+    "inducing": ".inducing_variable",
+    "mixing": ".likelihood",
+    "q": ".q_",
+}
+"""What can be frozen, and how the paths of its parameters begin."""
+
+OBJECTIVES = ("elbo", "draw")
+STARTING_VARIANCE = 10.0  # latents are logits, so their amplitude is of order ten
+STARTING_SCALE = 0.1  # of the root of q's covariance: little noise in the first gradients
+SPREADING = 3.0  # how much further apart a trained network takes rows than a fresh one
+ADAPT_ROWS = 10_000
+
+
+class HeadLogic:
+    """Class probabilities from features, by K − 1 latent GPs with M common inducing inputs.
+
+    :param num_classes: number of classes K.
+    :param num_inducing: number of inducing inputs M.
+    :param num_data: number of rows of the training set, which weighs the KL term.
+    :param kernel: the name of a stationary GPflow kernel, or a function without arguments that returns
+        a kernel; register the function with Keras (``register_keras_serializable``) to save the model.
+    :param num_latents: number of latent GPs; by default K − 1, fewer make the mixing low-rank.
+    :param mixing: whether to learn the matrix W that mixes the latents.
+    :param objective: ``"elbo"``, to be compiled with this package's ``ELBOLoss``, or ``"draw"``, for
+        built-in losses.
+    :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``.
+    :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations.softmax`.
+    :param gp_dtype: ``"float64"`` or ``"float32"``, in which the GP computes, whatever the network's
+        dtype; GPflow's default float if None. Where it is not the network's, a MirroredStrategy needs
+        ``cross_device_ops=tf.distribute.ReductionToOneDevice()``: the default packs gradients together.
+    :param jitter: added to the diagonal of K_uu; if None GPflow's default. See also
+        :mod:`gpflow_ilr.linalg.jitter` for float32.
+    :param seed: seed of the inducing inputs at the start.
+    :param layer: arguments of every Keras layer: ``name``, ``dtype``, ``trainable``.
+    :raises ValueError: if ``num_data`` is missing, or an argument is not one of its choices.
+    :raises TypeError: if ``kernel`` is neither a name nor a function.
+    """
+
+    add_loss: Callable[[tf.Tensor], None]
+    build: Callable[[Any], None]
+    built: bool
+    compute_dtype: str
+    gp: ILRSVGP
+    _keras: ClassVar[Any]
+
+    def __init__(
+        self,
+        num_classes: int,
+        num_inducing: int,
+        num_data: int | None = None,
+        *,
+        kernel: str | Callable[[], Kernel] = "SquaredExponential",
+        num_latents: int | None = None,
+        mixing: bool = True,
+        objective: str = "elbo",
+        frozen: Sequence[str] = (),
+        nodes: NodeRule | None = None,
+        gp_dtype: str | None = None,
+        jitter: float | None = None,
+        seed: int = 0,
+        **layer: Any,
+    ) -> None:
+        # Features keep their precision: autocasting would round them to the policy's dtype.
+        super().__init__(**{"autocast": False, **layer})
+        self.num_classes = num_classes
+        self.num_inducing = check_count("num_inducing", num_inducing)
+        if num_data is None:
+            raise ValueError(
+                "num_data is missing: GPHead needs the number of rows of the training set, because "
+                "KL/num_data is its share of the loss. Pass num_data=len(X_train)."
+            )
+        self.num_data = check_count("num_data", num_data)
+        if isinstance(kernel, Kernel) or not (isinstance(kernel, str) or callable(kernel)):
+            raise TypeError(
+                "kernel must be the name of a stationary GPflow kernel or a function that returns a "
+                f"kernel, so that the layer can be saved and rebuilt, but it is {kernel!r}. Pass a "
+                "function: def my_kernel(): return gpflow.kernels.…"
+            )
+        self.kernel = kernel
+        self.num_latents = num_latents
+        self.mixing = mixing
+        if objective not in OBJECTIVES:
+            raise ValueError(f"objective must be one of {OBJECTIVES}, but it is {objective!r}.")
+        self.objective = objective
+        self._frozen = _parts(frozen)
+        self.nodes = nodes
+        self.gp_dtype = tf.as_dtype(gp_dtype or gpflow.default_float()).name
+        if self.gp_dtype not in ("float32", "float64"):
+            raise ValueError(f"gp_dtype must be 'float32' or 'float64', but it is {gp_dtype!r}.")
+        self.jitter = gpflow.default_jitter() if jitter is None else float(jitter)
+        self.seed = seed
+
+    # Building ---------------------------------------------------------------------------------------
+
+    def _build_gp(self, num_features: int | None) -> ILRSVGP:
+        """The GP, before it has seen features: it expects them to be standard normal."""
+        if num_features is None:
+            raise ValueError(
+                "GPHead needs to know the number of features, but the last dimension of its input "
+                "is None. Fix it, for example with Input(shape=(D,))."
+            )
+        with self.precision(), tf.init_scope():
+            draws = np.random.default_rng(self.seed).normal(size=[self.num_inducing, num_features])
+            Z = draws.astype(self.gp_dtype)
+            gp = ILRSVGP(
+                self._make_kernel(num_features),
+                Z,
+                num_classes=self.num_classes,
+                num_latent_gps=self.num_latents,
+                mixing=self.mixing,
+                num_data=self.num_data,
+                nodes=self.nodes,
+            )
+            gp.q_sqrt.assign(STARTING_SCALE * gp.q_sqrt)
+            return gp
+
+    def _make_kernel(self, num_features: int) -> Kernel:
+        if callable(self.kernel):
+            kernel = self.kernel()
+            refuse_keras_layers(kernel, "kernel")
+            return kernel
+        kernel_class = getattr(gpflow.kernels, self.kernel, None)
+        if not (isinstance(kernel_class, type) and issubclass(kernel_class, IsotropicStationary)):
+            raise ValueError(
+                f"gpflow.kernels has no isotropic stationary kernel {self.kernel!r}. Use for example "
+                "'SquaredExponential' or 'Matern52', or pass a function that returns a kernel."
+            )
+        lengthscale = SPREADING * np.sqrt(2.0 * num_features)  # the typical distance is √(2D)
+        return kernel_class(variance=STARTING_VARIANCE, lengthscales=lengthscale)
+
+    @contextmanager
+    def precision(self) -> Iterator[None]:
+        """GPflow's configuration of this layer, for calls of ``head.gp`` outside of the layer."""
+        config = dataclasses.replace(
+            gpflow.config.config(), float=np.dtype(self.gp_dtype).type, jitter=self.jitter
+        )
+        with gpflow.config.as_context(config):
+            yield
+
+    def adapt(self, features: Any) -> None:
+        """Start the inducing inputs and the lengthscales from features of training rows.
+
+        Inducing inputs become rows drawn by k-means++, lengthscales three times the median distance of
+        rows: training spreads the features, and a kernel that starts narrow fits rows one by one. Call
+        it before ``fit``, with what the network before this layer computes.
+
+        :param features: [N, D], or a ``tf.data.Dataset`` of batches of them; of more than 10 000 rows
+            some are enough.
+        :raises ValueError: if there are fewer distinct rows than inducing inputs.
+        """
+        X = _sample(features)
+        if not self.built:
+            self.build((None, X.shape[-1]))
+        with self.precision():
+            self.gp.inducing_variable.Z.assign(kmeans_plusplus(X, self.num_inducing, self.seed))
+            lengthscale = (
+                SPREADING * starting_kernel(X, self.gp.likelihood.num_classes).lengthscales
+            )
+            for part in (self.gp.kernel, *self.gp.kernel.submodules):
+                if isinstance(part, Stationary):
+                    part.lengthscales.assign(tf.broadcast_to(lengthscale, part.lengthscales.shape))
+
+    # Calling ----------------------------------------------------------------------------------------
+
+    @tf.autograph.experimental.do_not_convert  # which takes several times as long, for the same graph
+    def call(self, inputs: tf.Tensor, training: Any = None) -> tf.Tensor:
+        """Probabilities [N, K], or in training what the objective asks for.
+
+        :param inputs: features [N, D].
+        :param training: whether this is a training step.
+        """
+        if inputs.shape.rank != 2:
+            raise ValueError(
+                f"GPHead wants features [N, D], but they have shape {inputs.shape}. Put a Flatten or "
+                "a pooling layer before it."
+            )
+        output_dtype = tf.as_dtype(self.compute_dtype)
+        if output_dtype.size < 4:  # half precision cannot hold probabilities near 0
+            output_dtype = tf.float32
+        with self.precision():
+            mean, variance = self.gp.predict_f(inputs)
+            likelihood = self.gp.likelihood
+            link = likelihood.link
+            if not _is_training(training):
+                probabilities = expected_softmax(mean, variance, link, likelihood.nodes)
+                return for_prediction(tf.cast(probabilities, output_dtype), training)
+            penalty = (self.gp.prior_kl() - self.gp.log_prior_density()) / self.num_data
+            self.add_loss(tf.cast(penalty, self._keras.backend.floatx()))
+            if self.objective == "elbo":
+                expected = expected_log_softmax(mean, variance, link, likelihood.bound_nodes)
+                return for_elbo_loss(tf.cast(expected, output_dtype))
+            tiny = np.finfo(self.gp_dtype).eps  # the slope of √ is ∞ at 0
+            noise = tf.random.normal(tf.shape(mean), dtype=mean.dtype)
+            f = mean + tf.sqrt(tf.maximum(variance, tiny)) * noise
+            # Keras' own softmax leaves a note of the logits, which its cross-entropies use.
+            logits = tf.cast(tf.matmul(f, link, transpose_b=True), output_dtype)
+            return self._keras.activations.softmax(logits)
+
+    def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
+        """[N, K]."""
+        return (input_shape[0], self.num_classes)
+
+    # Training flags ---------------------------------------------------------------------------------
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """The parts that are not trained; after a change, compile the model again."""
+        return self._frozen
+
+    @frozen.setter
+    def frozen(self, parts: Sequence[str]) -> None:
+        self._frozen = _parts(parts)
+        self._flags_changed()
+
+    def _flags_changed(self) -> None:
+        """Tell Keras, where it keeps flags of its own."""
+
+    def _gp_variables(self) -> dict[str, tf.Variable]:
+        """Every variable of the GP by the path of its parameter, each once."""
+        if not self.built and not hasattr(self, "gp"):
+            return {}
+        named = {
+            path: getattr(parameter, "unconstrained_variable", parameter)
+            for path, parameter in parameter_dict(self.gp).items()
+        }
+        seen: set[int] = set()
+        return {
+            path: v
+            for path, v in named.items()
+            if not (id(v) in seen or seen.add(id(v)))  # type: ignore[func-returns-value]
+        }
+
+    def _is_trained(self, path: str, variable: tf.Variable) -> bool:
+        """Whether a variable of the GP is trained when the layer is."""
+        prefixes = tuple(PARTS[part] for part in self._frozen)
+        return bool(variable.trainable) and not path.startswith(prefixes)
+
+    # Saving -----------------------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        """The arguments of the constructor, as plain data."""
+        kernel: Any = self.kernel
+        if callable(kernel):
+            kernel = self._keras.saving.serialize_keras_object(kernel)
+        return {
+            **super().get_config(),  # type: ignore[misc]
+            "num_classes": self.num_classes,
+            "num_inducing": self.num_inducing,
+            "num_data": self.num_data,
+            "kernel": kernel,
+            "num_latents": self.num_latents,
+            "mixing": self.mixing,
+            "objective": self.objective,
+            "frozen": list(self._frozen),
+            "nodes": _rule_as_data(self.nodes),
+            "gp_dtype": self.gp_dtype,
+            "jitter": self.jitter,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Any:
+        """The layer of a configuration that :meth:`get_config` returned."""
+        config = dict(config)
+        if isinstance(config["kernel"], dict):
+            config["kernel"] = cls._keras.saving.deserialize_keras_object(config["kernel"])
+        if config["nodes"] is not None:
+            options = dict(config["nodes"])
+            config["nodes"] = getattr(expectations, options.pop("rule"))(**options)
+        return cls(**config)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Put every variable of the GP into the store, by its path."""
+        for path, variable in self._gp_variables().items():
+            store[path] = variable.numpy()
+
+    def load_own_variables(self, store: Any) -> None:
+        """Take every variable of the GP from the store, by its path.
+
+        :raises ValueError: if the store is that of another GP; nothing is assigned then.
+        """
+        variables = self._gp_variables()
+        expected = {path: tuple(v.shape) for path, v in variables.items()}
+        found = {path: tuple(store[path].shape) for path in store.keys()}  # noqa: SIM118 - Keras' stores do not iterate
+        if expected != found:
+            raise ValueError(
+                f"The weights are those of another GPHead: they have {found}, but this layer has "
+                f"{expected}. Build the model as it was when it was saved."
+            )
+        for path, variable in variables.items():
+            variable.assign(np.asarray(store[path], dtype=self.gp_dtype))
+
+
+def _parts(parts: Sequence[str]) -> tuple[str, ...]:
+    parts = (parts,) if isinstance(parts, str) else tuple(parts)
+    unknown = [part for part in parts if part not in PARTS]
+    if unknown:
+        raise ValueError(f"frozen may hold {tuple(PARTS)}, but it holds {unknown[0]!r}.")
+    return parts
+
+
+def _is_training(training: Any) -> bool:
+    """Whether this is a training step; Keras 2 draws functional models with a symbolic flag."""
+    value = tf.get_static_value(training) if tf.is_tensor(training) else training
+    return bool(value)
+
+
+def _rule_as_data(rule: NodeRule | None) -> dict[str, Any] | None:
+    if rule is None:
+        return None
+    name = type(rule).__name__
+    if getattr(expectations, name, None) is not type(rule):
+        raise TypeError(f"A GPHead with nodes of class {name} cannot be saved: use Sobol(...).")
+    return {"rule": name, **dataclasses.asdict(rule)}  # type: ignore[call-overload]
+
+
+def _sample(features: Any) -> np.ndarray:
+    """At most ADAPT_ROWS rows of the features."""
+    if isinstance(features, tf.data.Dataset):
+        batches, rows = [], 0
+        for batch in features:
+            batches.append(np.asarray(batch))
+            rows += len(batches[-1])
+            if rows >= ADAPT_ROWS:
+                break
+        features = np.concatenate(batches)
+    X = np.asarray(features)
+    if X.ndim != 2 or len(X) == 0:
+        raise ValueError(f"features must have shape [N, D] with N ≥ 1, but have {list(X.shape)}.")
+    if len(X) > ADAPT_ROWS:
+        X = X[np.linspace(0, len(X) - 1, ADAPT_ROWS).round().astype(int)]
+    return X

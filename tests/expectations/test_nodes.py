@@ -1,0 +1,103 @@
+"""Node rules: moments, determinism, refusals."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_ilr.expectations.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule
+
+
+def nodes_of(rule: NodeRule, num_latents: int) -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = rule(num_latents, tf.float64)
+    return nodes.numpy(), weights.numpy()
+
+
+@pytest.mark.parametrize("num_latents", [1, 2, 9, 25, 99])
+def test_default_nodes_have_the_first_two_moments_of_the_standard_normal(num_latents: int) -> None:
+    nodes, weights = nodes_of(default_rule(num_latents), num_latents)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-14)
+    np.testing.assert_allclose(weights @ nodes, 0.0, atol=1e-13)
+    covariance = (weights[:, None] * nodes).T @ nodes
+    np.testing.assert_allclose(covariance, np.eye(num_latents), atol=1e-12)
+
+
+def test_fewer_sobol_pairs_than_latents_have_the_right_mean_squared_radius() -> None:
+    nodes, _ = nodes_of(Sobol(num_nodes=16), 25)
+    np.testing.assert_array_equal(nodes[:8], -nodes[8:])
+    assert np.mean(np.sum(nodes**2, axis=1)) == pytest.approx(25.0, rel=1e-12)
+
+
+def test_sobol_nodes_depend_on_nothing_but_their_parameters() -> None:
+    first, _ = nodes_of(Sobol(num_nodes=32, seed=3), 5)
+    second, _ = nodes_of(Sobol(num_nodes=32, seed=3), 5)
+    other, _ = nodes_of(Sobol(num_nodes=32, seed=4), 5)
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - other).max() > 0.1
+    assert hash(Sobol(num_nodes=32, seed=3)) == hash(Sobol(num_nodes=32, seed=3))
+
+
+def test_sobol_nodes_are_finite_in_ten_thousand_dimensions() -> None:
+    nodes, _ = nodes_of(Sobol(num_nodes=8), 9999)
+    assert np.all(np.isfinite(nodes))
+
+
+def test_a_number_of_sobol_nodes_need_not_be_a_power_of_two() -> None:
+    nodes, _ = nodes_of(Sobol(num_nodes=26), 3)
+    assert nodes.shape == (26, 3)
+    np.testing.assert_allclose(nodes.T @ nodes / 26, np.eye(3), atol=1e-12)
+
+
+@pytest.mark.parametrize("degree", range(9))
+def test_gauss_hermite_is_exact_for_polynomials(degree: int) -> None:
+    nodes, weights = nodes_of(GaussHermite(num_nodes=5), 1)
+    moment = 0.0 if degree % 2 else float(np.prod(np.arange(1, degree, 2)))
+    assert weights @ nodes[:, 0] ** degree == pytest.approx(moment, abs=1e-11)
+
+
+def test_gauss_hermite_nodes_come_in_any_number() -> None:
+    nodes, weights = nodes_of(GaussHermite(num_nodes=1000), 1)
+    assert weights @ np.cos(nodes[:, 0]) == pytest.approx(np.exp(-0.5), rel=1e-12)
+
+
+def test_gauss_hermite_product_rule_integrates_products() -> None:
+    nodes, weights = nodes_of(GaussHermite(num_nodes=4), 3)
+    assert nodes.shape == (64, 3)
+    assert weights @ np.prod(nodes**2, axis=1) == pytest.approx(1.0, rel=1e-12)
+
+
+def test_a_large_product_rule_is_refused_with_advice() -> None:
+    with pytest.raises(ValueError, match=r"32\*\*3 nodes for 3 latents.*use Sobol"):
+        GaussHermite(num_nodes=32)(3, tf.float64)
+
+
+def test_monte_carlo_draws_afresh() -> None:
+    rule = MonteCarlo(num_samples=500)
+    first, weights = nodes_of(rule, 40)
+    second, _ = nodes_of(rule, 40)
+    assert np.abs(first - second).max() > 0.1
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+    # 20,000 draws: standard errors 0.007 of the mean and 0.01 of the variance.
+    assert abs(first.mean()) < 0.035
+    assert abs(first.var() - 1.0) < 0.05
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64])
+@pytest.mark.parametrize("rule", [GaussHermite(), Sobol(), MonteCarlo()])
+def test_nodes_have_the_dtype_asked_for(rule: NodeRule, dtype: tf.DType) -> None:
+    nodes, weights = rule(1, dtype)
+    assert nodes.dtype == weights.dtype == dtype
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Sobol(num_nodes=7), "num_nodes must be even.*it is 7: use 8"),
+        (lambda: Sobol(num_nodes=0), "num_nodes must be an integer of at least 2.*0"),
+        (lambda: Sobol(num_nodes=8.0), "num_nodes must be an integer.*8.0"),  # type: ignore[arg-type]
+        (lambda: GaussHermite(num_nodes=0), "num_nodes must be an integer of at least 1.*0"),
+        (lambda: MonteCarlo(num_samples=True), "num_samples must be an integer.*True"),
+    ],
+)
+def test_impossible_numbers_of_nodes_are_refused(make: object, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        make()  # type: ignore[operator]

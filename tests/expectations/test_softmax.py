@@ -1,0 +1,318 @@
+"""Gaussian expectations of softmax and log-softmax: identities, batching, blocks, dtypes, gradients."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import scipy.integrate
+import tensorflow as tf
+from scipy.linalg import helmert
+from scipy.special import log_softmax, softmax
+
+import gpflow_ilr.expectations.softmax as module
+from gpflow_ilr.expectations import (
+    GaussHermite,
+    MonteCarlo,
+    NodeRule,
+    Sobol,
+    default_rule,
+    expected_entropy,
+    expected_log_softmax,
+    expected_softmax,
+    logits_at_nodes,
+    softmax_variance,
+)
+from tests.expectations.gumbel_oracle import expectations as oracle
+
+ALL = [expected_softmax, expected_log_softmax, softmax_variance, expected_entropy]
+Expectation = Callable[..., tf.Tensor]
+
+
+def problem(rng: np.random.Generator, K: int, *batch: int) -> tuple[np.ndarray, ...]:
+    """Means, variances and a link with mixing."""
+    L = K - 1
+    C = helmert(K).T @ (np.eye(L) + 0.2 * rng.normal(size=(L, L)))
+    return rng.normal(size=(*batch, L)), rng.uniform(0.2, 2.0, size=(*batch, L)), C
+
+
+def brute_force(
+    m: np.ndarray, v: np.ndarray, C: np.ndarray, g: np.ndarray
+) -> dict[str, np.ndarray]:
+    logits = (m + np.sqrt(v) * g) @ C.T
+    pi, log_pi = softmax(logits, axis=-1), log_softmax(logits, axis=-1)
+    return {
+        "expected_softmax": pi,
+        "expected_log_softmax": log_pi,
+        "softmax_variance": (pi - pi.mean(axis=0)) ** 2,
+        "expected_entropy": -np.sum(pi * log_pi, axis=-1),
+    }
+
+
+@pytest.mark.parametrize("expectation", ALL)
+@pytest.mark.parametrize("K", [2, 3, 10])
+def test_expectations_equal_brute_force_sampling(
+    expectation: Expectation, K: int, rng: np.random.Generator
+) -> None:
+    m, v, C = problem(rng, K, 4)
+    samples = brute_force(m, v, C, rng.normal(size=(40_000, 4, K - 1)))[expectation.__name__]
+    value = expectation(m, v, C, Sobol(num_nodes=1024))
+    error = samples.std(axis=0) / np.sqrt(len(samples))
+    np.testing.assert_array_less(np.abs(value - samples.mean(axis=0)), 4.5 * error + 5e-4)
+
+
+@pytest.mark.parametrize("K", [2, 5, 26])
+@pytest.mark.parametrize("v", [0.1, 4.0])
+def test_expectations_of_independent_logits_equal_their_exact_integrals(
+    K: int, v: float, rng: np.random.Generator
+) -> None:
+    m, var = 1.5 * rng.normal(size=(3, K)), v * rng.uniform(0.5, 1.5, size=(3, K))
+    pi, log_pi = oracle(m, var)
+    draws = brute_force(m, var, np.eye(K), rng.normal(size=(1000, 3, K)))
+    rule = Sobol(num_nodes=8192)
+    for expectation, exact in ((expected_softmax, pi), (expected_log_softmax, log_pi)):
+        # No worse than plain sampling with as many draws.
+        error = draws[expectation.__name__].std(axis=0) / np.sqrt(8192)
+        np.testing.assert_array_less(np.abs(expectation(m, var, np.eye(K), rule) - exact), error)
+
+
+@pytest.mark.parametrize("K", [2, 3, 26])
+@pytest.mark.parametrize("rule", [None, Sobol(num_nodes=8), MonteCarlo(num_samples=3)])
+def test_probabilities_are_positive_and_sum_to_one(
+    K: int, rule: NodeRule | None, rng: np.random.Generator
+) -> None:
+    m, v, C = problem(rng, K, 6)
+    p = expected_softmax(5.0 * m, 10.0 * v, C, rule or default_rule(K - 1)).numpy()
+    assert np.all(p > 0.0)
+    np.testing.assert_allclose(p.sum(axis=-1), 1.0, rtol=1e-13)
+
+
+@pytest.mark.parametrize("rule", [Sobol(), Sobol(num_nodes=6), MonteCarlo(num_samples=7)])
+def test_without_variance_expectations_are_values(rule: NodeRule, rng: np.random.Generator) -> None:
+    m, v, C = problem(rng, 5, 6)
+    value = brute_force(m, 0.0 * v, C, np.zeros((1, 6, 4)))
+    # Variances are floored at machine epsilon, and plain draws feel its square root.
+    for expectation in ALL:
+        np.testing.assert_allclose(
+            expectation(m, 0.0 * v, C, rule), value[expectation.__name__][0], atol=1e-7
+        )
+    np.testing.assert_allclose(
+        expected_log_softmax(m, 0.0 * v, C, rule), value["expected_log_softmax"][0], atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("expectation", ALL)
+@pytest.mark.parametrize("rule", [Sobol(), Sobol(num_nodes=8)])
+def test_a_common_variance_may_be_given_once(
+    expectation: Expectation, rule: NodeRule, rng: np.random.Generator
+) -> None:
+    m, v, C = problem(rng, 4, 3, 5)
+    once = expectation(m, v[..., :1], C, rule)
+    repeated = expectation(m, np.repeat(v[..., :1], 3, axis=-1), C, rule)
+    np.testing.assert_allclose(once, repeated, rtol=1e-12)
+
+
+def test_ilr_and_softmax_agree_when_the_variance_is_common(rng: np.random.Generator) -> None:
+    # Hᵀf and g ~ N(Hᵀm, s²I) differ by a common shift of all logits, which the softmax does not see.
+    m, v, _ = problem(rng, 5, 4)
+    C, s2, rule = helmert(5).T, v[:, :1], Sobol(num_nodes=8192)
+    for expectation, atol in ((expected_softmax, 3e-4), (expected_log_softmax, 2e-3)):
+        np.testing.assert_allclose(
+            expectation(m, s2, C, rule), expectation(m @ C.T, s2, np.eye(5), rule), atol=atol
+        )
+
+
+@pytest.mark.parametrize("expectation", ALL)
+def test_rows_do_not_depend_on_their_batch(
+    expectation: Expectation, rng: np.random.Generator
+) -> None:
+    m, v, C = problem(rng, 6, 2, 4)
+    whole = expectation(m, v, C, Sobol())
+    for i in range(2):
+        for j in range(4):
+            row = expectation(m[i, j], v[i, j], C, Sobol())
+            np.testing.assert_allclose(row, whole[i, j], rtol=1e-12)
+
+
+@pytest.mark.parametrize("expectation", ALL)
+def test_means_and_variances_broadcast(expectation: Expectation, rng: np.random.Generator) -> None:
+    m, v, C = problem(rng, 4, 2, 3)
+    broadcast = expectation(m[:, :1], v, C, Sobol(num_nodes=16))
+    repeated = expectation(np.repeat(m[:, :1], 3, axis=1), v, C, Sobol(num_nodes=16))
+    np.testing.assert_allclose(broadcast, repeated, rtol=1e-13)
+
+
+@pytest.mark.parametrize("kept", [0, 10**9])
+@pytest.mark.parametrize("expectation", [expected_softmax, expected_log_softmax])
+def test_blocks_of_rows_change_neither_values_nor_gradients(
+    expectation: Expectation, kept: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = [tf.constant(x) for x in problem(rng, 4, 23)]
+
+    def value_and_gradients() -> list[tf.Tensor]:
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            value = expectation(*arguments, Sobol(num_nodes=16))
+            total = tf.reduce_sum(
+                value * tf.cos(tf.range(1.0, 1.0 + value.shape[-1], dtype=value.dtype))
+            )
+        return [value, *tape.gradient(total, arguments)]
+
+    direct = value_and_gradients()
+    monkeypatch.setattr(module, "BLOCK_ELEMENTS", 8 * 16 * 4)
+    monkeypatch.setattr(module, "KEPT_ELEMENTS", kept)
+    graph = expectation is expected_softmax
+    blocked = tf.function(value_and_gradients)() if graph else value_and_gradients()
+    for x, y in zip(direct, blocked, strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("rule", [Sobol(num_nodes=16), Sobol(num_nodes=4), GaussHermite(5)])
+def test_gradients_are_those_of_the_value(rule: NodeRule, rng: np.random.Generator) -> None:
+    arguments = problem(rng, 4, 3)
+    for expectation in ALL:
+        variables = [tf.constant(x) for x in arguments]
+        with tf.GradientTape() as tape:
+            tape.watch(variables)
+            value = tf.reduce_sum(tf.square(expectation(*variables, rule)))
+        for i, gradient in enumerate(tape.gradient(value, variables)):
+            step = rng.normal(size=arguments[i].shape)
+            shifted = [
+                [x + h * step if j == i else x for j, x in enumerate(arguments)]
+                for h in (1e-5, -1e-5)
+            ]
+            high, low = (tf.reduce_sum(tf.square(expectation(*s, rule))) for s in shifted)
+            slope = (high - low).numpy() / 2e-5
+            assert slope == pytest.approx(np.sum(gradient * step), rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("var", [0.0, 1e-14, 1e-3, 1e6])
+def test_gradients_are_finite_at_every_scale_of_variance(
+    var: float, rng: np.random.Generator
+) -> None:
+    m, _, C = problem(rng, 4, 3)
+    for dtype in (tf.float32, tf.float64):
+        for scale in (0.0, 1.0, 300.0):
+            inputs = [tf.cast(x, dtype) for x in (scale * m, np.full((3, 3), var), C)]
+            with tf.GradientTape() as tape:
+                tape.watch(inputs)
+                value = tf.reduce_sum(expected_log_softmax(*inputs, Sobol()))
+            gradients = tape.gradient(value, inputs)
+            assert all(bool(tf.reduce_all(tf.math.is_finite(g))) for g in [value, *gradients])
+
+
+@pytest.mark.parametrize("expectation", ALL)
+def test_float32_agrees_with_float64(expectation: Expectation, rng: np.random.Generator) -> None:
+    arguments = problem(rng, 10, 8)
+    single = expectation(*(tf.constant(x, tf.float32) for x in arguments), default_rule(9))
+    assert single.dtype == tf.float32
+    np.testing.assert_allclose(single, expectation(*arguments, default_rule(9)), atol=5e-5)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("expectation", ALL)
+def test_graphs_and_xla_give_the_eager_value(
+    expectation: Expectation, jit_compile: bool, rng: np.random.Generator
+) -> None:
+    m, v, C = problem(rng, 4, 3)
+    compiled = tf.function(lambda m, v: expectation(m, v, C, Sobol()), jit_compile=jit_compile)
+    np.testing.assert_allclose(compiled(m, v), expectation(m, v, C, Sobol()), rtol=1e-10)
+
+
+@pytest.mark.parametrize("expectation", ALL)
+def test_the_number_of_rows_may_be_unknown_when_tracing(
+    expectation: Expectation, rng: np.random.Generator
+) -> None:
+    m, v, C = problem(rng, 4, 7)
+    spec = tf.TensorSpec([None, 3], tf.float64)
+    traced = tf.function(lambda m, v: expectation(m, v, C, Sobol()), input_signature=[spec, spec])
+    for rows in (0, 1, 7):
+        np.testing.assert_allclose(
+            traced(m[:rows], v[:rows]), expectation(m[:rows], v[:rows], C, Sobol()), rtol=1e-12
+        )
+
+
+def test_monte_carlo_is_fresh_for_every_row_and_call(rng: np.random.Generator) -> None:
+    m, v, C = problem(rng, 4, 1)
+    m, v = np.repeat(m, 5, axis=0), np.repeat(v, 5, axis=0)
+    first, second = (
+        expected_softmax(m, v, C, MonteCarlo(num_samples=10)).numpy() for _ in range(2)
+    )
+    assert len(np.unique(np.concatenate([first, second])[:, 0])) == 10
+
+
+def test_a_rule_of_ones_own_needs_a_call_only(rng: np.random.Generator) -> None:
+    class Centre(NodeRule):
+        def __call__(self, num_latents: int, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:  # type: ignore[override]
+            return tf.zeros([1, num_latents], dtype), tf.ones([1], dtype)
+
+    m, v, C = problem(rng, 5, 3)
+    np.testing.assert_allclose(
+        expected_softmax(m, v, C, Centre()), softmax(m @ C.T, axis=-1), rtol=1e-13
+    )
+
+
+def test_jensens_inequality_holds_for_every_set_of_centred_nodes(rng: np.random.Generator) -> None:
+    # E[log π] ≤ log π(m) bounds what an optimiser can gain from any nodes whatever.
+    m, v, C = problem(rng, 6, 50)
+    for scale in (1e-6, 1e-2, 1.0, 1e2, 1e6):
+        for rule in (Sobol(), Sobol(num_nodes=2), Sobol(num_nodes=6)):
+            gap = log_softmax(m @ C.T, axis=-1) - expected_log_softmax(m, scale * v, C, rule)
+            assert np.min(gap) > -1e-12
+
+
+@pytest.mark.parametrize("common", [False, True])
+@pytest.mark.parametrize("rule", [Sobol(num_nodes=16), Sobol(num_nodes=4), GaussHermite(5)])
+def test_logits_at_nodes_have_the_moments_and_the_softmax_of_the_nodes(
+    rule: NodeRule, common: bool, rng: np.random.Generator
+) -> None:
+    m, v, C = (tf.constant(x) for x in problem(rng, 4, 6))
+    v = v[:, :1] if common else v
+    logits, weights = logits_at_nodes(m, v, C, rule)
+    nodes = rule(3, tf.float64)[0].numpy()
+    expected = (m + np.sqrt(v) * nodes[:, None, :]) @ C.numpy().T
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(
+        np.einsum("s,srk->rk", weights, softmax(logits, axis=-1)),
+        expected_softmax(m, v, C, rule),
+        rtol=1e-12,
+    )
+
+
+@pytest.mark.parametrize("common", [False, True])
+@pytest.mark.parametrize("rule", [Sobol(), Sobol(num_nodes=4), GaussHermite(5)])
+@pytest.mark.parametrize("scale", [1e-3, 0.7, 40.0])
+def test_logits_at_nodes_are_linear_in_the_scale_of_the_latent(
+    scale: float, rule: NodeRule, common: bool, rng: np.random.Generator
+) -> None:
+    m, v, C = (tf.constant(x) for x in problem(rng, 4, 6))
+    v = v[:, :1] if common else v
+    logits, weights = logits_at_nodes(m, v, C, rule)
+    scaled, same = logits_at_nodes(scale * m, scale**2 * v, C, rule)
+    np.testing.assert_array_equal(weights, same)
+    np.testing.assert_allclose(scaled, scale * logits, rtol=0, atol=1e-14 * scale * np.max(logits))
+
+
+@pytest.mark.parametrize("mean", [-30.0, -3.0, 0.0, 3.0, 30.0])
+@pytest.mark.parametrize("sd", [1e-3, 0.3, 2.0, 30.0])
+def test_expected_softplus_is_right_to_a_millionth(mean: float, sd: float) -> None:
+    def integrand(g: float) -> float:
+        return float(np.logaddexp(0.0, mean + sd * g) * np.exp(-0.5 * g**2) / np.sqrt(2.0 * np.pi))
+
+    kink = np.clip(-mean / sd, -9.0, 9.0)
+    exact = sum(
+        scipy.integrate.quad(integrand, a, b, epsabs=1e-11, limit=200)[0]
+        for a, b in ((-10.0, kink), (kink, 10.0))
+    )
+    value = module._expected_softplus(tf.constant(mean, tf.float64), tf.constant(sd**2, tf.float64))
+    assert value.numpy() == pytest.approx(exact, abs=1.5e-6)
+
+
+@pytest.mark.parametrize("K", [3, 10])
+def test_the_leading_direction_leaves_the_noise_as_it_was(K: int, rng: np.random.Generator) -> None:
+    m, v, C = problem(rng, K, 5)
+    m[0], v[1] = 0.0, 1e-9  # symmetric classes, and hardly any noise
+    m[2] = 40.0 * C[0]  # one certain class
+    _, deviation, weights = module._logits(*map(tf.constant, (m, v, C)), Sobol(), leading=True)
+    np.testing.assert_allclose(np.einsum("s,srk->rk", weights, deviation), 0.0, atol=1e-12)
+    covariance = np.einsum("s,srk,srj->rkj", weights, deviation, deviation)
+    np.testing.assert_allclose(covariance, np.einsum("kl,rl,jl->rkj", C, v, C), atol=1e-11)

@@ -1,0 +1,364 @@
+"""Claims about kernel matrices: they are GPflow's, whichever way they are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from gpflow import covariances, kernels
+from gpflow.base import TensorLike
+from gpflow.inducing_variables import InducingPoints, Multiscale
+from gpflow.kernels import IsotropicStationary, Kernel, SquaredExponential
+
+from gpflow_ilr.linalg.covariances import _is_plain, covariance, inducing_covariance
+
+N, M, D = 7, 5, 3
+ISOTROPIC = [
+    kernels.SquaredExponential,
+    kernels.RationalQuadratic,
+    kernels.Exponential,
+    kernels.Matern12,
+    kernels.Matern32,
+    kernels.Matern52,
+]
+OPTIONS = {
+    "isotropic": {"variance": 1.7, "lengthscales": 0.6},
+    "ard": {"variance": 0.3, "lengthscales": [0.6, 0.9, 2.5]},
+    "some-dims": {"variance": 2.0, "lengthscales": [0.8, 0.5], "active_dims": [2, 0]},
+    "slice": {"variance": 2.0, "lengthscales": 0.5, "active_dims": slice(1, 3)},
+}
+Matrix = Callable[[Kernel, tf.Tensor, tf.Tensor | None], tf.Tensor]
+
+
+def inputs(rng: np.random.Generator, *shape: int) -> tf.Tensor:
+    return tf.constant(rng.uniform(-1, 1, size=(*shape, D)), gpflow.default_float())
+
+
+def gpflows(kernel: Kernel, X: tf.Tensor, Y: tf.Tensor | None = None) -> tf.Tensor:
+    return kernel(X, Y)
+
+
+def value_and_gradients(
+    matrix: Matrix, kernel: Kernel, X: tf.Tensor, Y: tf.Tensor | None
+) -> list[tf.Tensor]:
+    """The matrix, and gradients of a weighted sum with respect to parameters and inputs."""
+    sources = [*kernel.trainable_variables, X, *([] if Y is None else [Y])]
+    with tf.GradientTape() as tape:
+        tape.watch(sources)
+        K = matrix(kernel, X, Y)
+        weights = np.random.default_rng(1).normal(size=K.shape)
+        if Y is None:  # where the distance is 0, its root has no gradient
+            weights -= np.diag(np.diag(weights))
+        total = tf.reduce_sum(weights * K)
+    return [K, *tape.gradient(total, sources)]
+
+
+def off_diagonal(K: tf.Tensor) -> np.ndarray:
+    return K.numpy()[~np.eye(len(K), dtype=bool)]
+
+
+# --- Isotropic stationary kernels ---------------------------------------------------------------
+
+
+def test_every_isotropic_kernel_of_gpflow_is_tested() -> None:
+    def subclasses(cls: type) -> Iterator[type]:
+        for sub in cls.__subclasses__():
+            yield sub
+            yield from subclasses(sub)
+
+    of_gpflow = {c for c in subclasses(IsotropicStationary) if c.__module__.startswith("gpflow.")}
+    assert of_gpflow == set(ISOTROPIC)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS.keys())
+@pytest.mark.parametrize("kind", ISOTROPIC)
+def test_covariance_and_its_gradients_are_gpflows(
+    kind: type, options: dict, rng: np.random.Generator
+) -> None:
+    kernel, X, Y = kind(**options), inputs(rng, N), inputs(rng, M)
+    assert _is_plain(kernel)
+    for other in (Y, None):
+        ours = value_and_gradients(covariance, kernel, X, other)
+        theirs = value_and_gradients(gpflows, kernel, X, other)
+        assert len(ours) == len(theirs) == 1 + len(kernel.trainable_variables) + 1 + (other is Y)
+        assert ours[0].shape == theirs[0].shape
+        # Where two inputs coincide, rounding leaves a squared distance of about 1e-15, of either sign.
+        root = kind in (kernels.Exponential, kernels.Matern12)
+        atol = 1e-7 if other is None and root else 1e-12
+        np.testing.assert_allclose(ours[0], theirs[0], rtol=0, atol=atol)
+        if other is None:
+            np.testing.assert_allclose(
+                off_diagonal(ours[0]), off_diagonal(theirs[0]), rtol=0, atol=1e-13
+            )
+        for a, b in zip(ours[1:], theirs[1:], strict=True):
+            assert a.shape == b.shape
+            # Sums of terms of about one, which may cancel.
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(1.0, np.max(np.abs(b))))
+
+
+@pytest.mark.parametrize("kind", ISOTROPIC)
+def test_float32_is_right_to_its_own_precision(kind: type, rng: np.random.Generator) -> None:
+    X, Y = inputs(rng, N), inputs(rng, M)
+    exact = value_and_gradients(gpflows, kind(**OPTIONS["ard"]), X, Y)
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        kernel = kind(**OPTIONS["ard"])
+        single = [tf.cast(x, tf.float32) for x in (X, Y)]
+        ours = value_and_gradients(covariance, kernel, *single)
+    for a, truth in zip(ours, exact, strict=True):
+        assert a.dtype == tf.float32
+        error = np.max(np.abs(a.numpy() - truth.numpy())) / np.max(np.abs(truth))
+        assert error < 30 * np.finfo(np.float32).eps
+
+
+@pytest.mark.parametrize("variance", [1e-10, 1e10])
+def test_extreme_variances_keep_their_relative_precision(
+    variance: float, rng: np.random.Generator
+) -> None:
+    kernel = SquaredExponential(variance, 0.6)
+    X, Y = inputs(rng, N), inputs(rng, M)
+    np.testing.assert_allclose(covariance(kernel, X, Y), kernel(X, Y), rtol=1e-13)
+
+
+@pytest.mark.parametrize("kind", ISOTROPIC)
+def test_coinciding_inputs_have_the_variance_and_finite_gradients(
+    kind: type, rng: np.random.Generator
+) -> None:
+    kernel, X = kind(**OPTIONS["ard"]), 100 * inputs(rng, N)
+    with tf.GradientTape() as tape:
+        tape.watch(X)
+        K = covariance(kernel, X)
+        total = tf.reduce_sum(K)
+    gradients = tape.gradient(total, [X, *kernel.trainable_variables])
+    # ‖x/ℓ‖² ≤ 5e4 leaves distances of √(5e4 ε).
+    np.testing.assert_allclose(tf.linalg.diag_part(K), np.full(N, 0.3), atol=1e-5)
+    assert all(np.all(np.isfinite(g)) for g in gradients)
+
+
+@pytest.mark.parametrize("kind", ISOTROPIC)
+def test_the_number_of_rows_may_be_known_only_when_run(
+    kind: type, rng: np.random.Generator
+) -> None:
+    kernel, spec = kind(**OPTIONS["ard"]), tf.TensorSpec([None, D], tf.float64)
+    compiled = tf.function(
+        lambda X, Y: covariance(kernel, X, Y), input_signature=[spec, spec], autograph=False
+    )
+    for rows in (0, 1, N):
+        X, Y = inputs(rng, rows), inputs(rng, M)
+        np.testing.assert_allclose(compiled(X, Y), kernel(X, Y), rtol=0, atol=1e-12)
+
+
+def test_inputs_of_unknown_rank_are_gpflows(rng: np.random.Generator) -> None:
+    kernel, spec = SquaredExponential(), tf.TensorSpec(None, tf.float64)
+    compiled = tf.function(
+        lambda X, Y: covariance(kernel, X, Y), input_signature=[spec, spec], autograph=False
+    )
+    for X in (inputs(rng, N), inputs(rng, 2, N)):
+        Y = inputs(rng, M)
+        np.testing.assert_allclose(compiled(X, Y), kernel(X, Y), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ISOTROPIC)
+@pytest.mark.parametrize(
+    ("left", "right"), [((2, N), (M,)), ((N,), (2, M)), ((2, N), (4, M)), ((2, N), None)]
+)
+def test_batched_inputs_are_gpflows(
+    kind: type,
+    left: tuple[int, ...],
+    right: tuple[int, ...] | None,
+    rng: np.random.Generator,
+) -> None:
+    kernel, X = kind(**OPTIONS["ard"]), inputs(rng, *left)
+    Y = None if right is None else inputs(rng, *right)
+    np.testing.assert_array_equal(covariance(kernel, X, Y), kernel(X, Y))
+
+
+# --- Other kernels ------------------------------------------------------------------------------
+
+
+class OwnK(SquaredExponential):
+    def K(self, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
+        return 2.0 * super().K(X, X2)
+
+
+class OwnKr2(SquaredExponential):
+    def K_r2(self, r2: tf.Tensor) -> tf.Tensor:
+        return self.variance / (1.0 + r2)
+
+
+class OwnKr(kernels.Matern32):
+    def K_r(self, r: tf.Tensor) -> tf.Tensor:
+        return self.variance / (1.0 + r)
+
+
+class OwnCall(SquaredExponential):
+    def __call__(self, X: tf.Tensor, X2: tf.Tensor | None = None, **options: bool) -> tf.Tensor:
+        return super().__call__(X, X2, **options) + 1.0
+
+
+class OwnScale(SquaredExponential):
+    def scale(self, X: tf.Tensor) -> tf.Tensor:
+        return X if X is None else tf.sin(X) / self.lengthscales
+
+
+class OwnSlice(SquaredExponential):
+    def slice(
+        self, X: tf.Tensor, X2: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        return X[..., :1], None if X2 is None else X2[..., :1]
+
+
+class OwnDistance(SquaredExponential):
+    def scaled_squared_euclid_dist(self, X: tf.Tensor, X2: tf.Tensor | None = None) -> tf.Tensor:
+        return tf.abs(super().scaled_squared_euclid_dist(X, X2)) ** 0.7
+
+
+OTHERS: dict[str, Callable[[], Kernel]] = {
+    "own-K": OwnK,
+    "own-call": OwnCall,
+    "own-scale": OwnScale,
+    "own-slice": OwnSlice,
+    "own-distance": OwnDistance,
+    "sum": lambda: SquaredExponential(active_dims=[0]) + kernels.Linear(0.7, active_dims=[1]),
+    "product": lambda: SquaredExponential(lengthscales=0.8) * kernels.Matern52(1.3),
+    "linear": lambda: kernels.Linear([0.5, 1.0, 2.0]),
+    "polynomial": lambda: kernels.Polynomial(degree=2.0),
+    "periodic": lambda: kernels.Periodic(SquaredExponential(lengthscales=0.8), period=0.7),
+    "white": lambda: kernels.White(0.4),
+    "constant": kernels.Constant,
+    "cosine": kernels.Cosine,
+    "arc-cosine": kernels.ArcCosine,
+    "change-points": lambda: kernels.ChangePoints(
+        [SquaredExponential(active_dims=[0]), kernels.Matern32(active_dims=[0])], [0.1]
+    ),
+}
+
+
+@pytest.mark.parametrize("kernel", OTHERS.values(), ids=OTHERS.keys())
+def test_any_other_kernel_is_exactly_gpflows(
+    kernel: Callable[[], Kernel], rng: np.random.Generator
+) -> None:
+    k = kernel()
+    dims = slice(0, 1) if isinstance(k, kernels.ChangePoints) else slice(None)
+    X, Y = inputs(rng, N)[:, dims], inputs(rng, M)[:, dims]
+    np.testing.assert_array_equal(covariance(k, X, Y), k(X, Y))
+    np.testing.assert_array_equal(covariance(k, X), k(X))
+
+
+@pytest.mark.parametrize(("own", "base"), [(OwnKr2, SquaredExponential), (OwnKr, kernels.Matern32)])
+def test_a_kernels_own_function_of_the_distance_is_honoured(
+    own: type, base: type, rng: np.random.Generator
+) -> None:
+    kernel, X, Y = own(**OPTIONS["ard"]), inputs(rng, N), inputs(rng, M)
+    assert np.max(np.abs(kernel(X, Y) - base(**OPTIONS["ard"])(X, Y))) > 0.01
+    ours = value_and_gradients(covariance, kernel, X, Y)
+    for a, b in zip(ours, value_and_gradients(gpflows, kernel, X, Y), strict=True):
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.max(np.abs(b)))
+
+
+# --- Inducing variables -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        *(lambda kind=kind: kind(**OPTIONS["ard"]) for kind in ISOTROPIC),
+        OTHERS["sum"],
+        OwnK,
+        OwnKr2,
+    ],
+    ids=[*(kind.__name__ for kind in ISOTROPIC), "sum", "own-K", "own-K_r2"],
+)
+@pytest.mark.parametrize("rows", [(N,), (2, N)])
+def test_inducing_points_and_their_gradients_are_gpflows(
+    kernel: Callable[[], Kernel], rows: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    k, Z, X = kernel(), InducingPoints(inputs(rng, M)), inputs(rng, *rows)
+
+    def results(matrix: Callable[..., tf.Tensor]) -> list[tf.Tensor]:
+        sources = [*Z.trainable_variables, *k.trainable_variables, X]
+        with tf.GradientTape() as tape:
+            tape.watch(sources)
+            K = matrix(Z, k, X)
+            total = tf.reduce_sum(np.random.default_rng(1).normal(size=K.shape) * K)
+        return [K, *tape.gradient(total, sources)]
+
+    for a, b in zip(results(inducing_covariance), results(covariances.Kuf), strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * np.max(np.abs(b)))
+
+
+class HalfPoints(InducingPoints):
+    """Inducing variables u = f(Z)/2, which only the function registered below knows."""
+
+
+@covariances.Kuf.register(HalfPoints, SquaredExponential, TensorLike)
+def _half_kuf(inducing: HalfPoints, kernel: SquaredExponential, X: tf.Tensor) -> tf.Tensor:
+    return 0.5 * kernel(inducing.Z, X)
+
+
+class Doubled(kernels.Matern32):
+    """A kernel whose inducing covariance only the function registered below knows."""
+
+
+@covariances.Kuf.register(InducingPoints, Doubled, TensorLike)
+def _doubled_kuf(inducing: InducingPoints, kernel: Doubled, X: tf.Tensor) -> tf.Tensor:
+    return 2.0 * kernel(inducing.Z, X)
+
+
+def test_a_registered_covariance_of_ones_own_kernel_is_honoured(rng: np.random.Generator) -> None:
+    Z, X = inputs(rng, M), inputs(rng, N)
+    ours = inducing_covariance(InducingPoints(Z), Doubled(), X)
+    np.testing.assert_allclose(ours, 2.0 * kernels.Matern32()(Z, X), rtol=1e-12)
+
+
+def test_other_inducing_variables_have_gpflows_covariance(rng: np.random.Generator) -> None:
+    kernel, Z, X = SquaredExponential(lengthscales=[0.6, 0.9, 2.5]), inputs(rng, M), inputs(rng, N)
+    points = covariances.Kuf(InducingPoints(Z), kernel, X)
+    half, wide = HalfPoints(Z), Multiscale(Z, np.full((M, D), 0.4))
+    np.testing.assert_allclose(inducing_covariance(half, kernel, X), points / 2, rtol=1e-12)
+    ours = inducing_covariance(wide, kernel, X)
+    np.testing.assert_array_equal(ours, covariances.Kuf(wide, kernel, X))
+    assert np.max(np.abs(ours - points)) > 0.01
+
+
+def test_arrays_are_as_good_as_tensors(rng: np.random.Generator) -> None:
+    kernel, Z, X = SquaredExponential(), inputs(rng, M), inputs(rng, N)
+    expected = kernel(Z, X)
+    arrays = np.asarray(Z), np.asarray(X)
+    np.testing.assert_allclose(covariance(kernel, *arrays), expected, rtol=1e-12)
+    points = InducingPoints(arrays[0])
+    np.testing.assert_allclose(inducing_covariance(points, kernel, arrays[1]), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kind", ISOTROPIC)
+@pytest.mark.parametrize("lengthscale", [0.0, 1e-200, 1e-20, 1e-9, 1e-6, 1e30])
+def test_no_lengthscale_makes_a_covariance_larger_than_the_variance(
+    lengthscale: float, kind: type, dtype: type, rng: np.random.Generator
+) -> None:
+    with gpflow.config.as_context(gpflow.config.Config(float=dtype)):
+        X, kernel = inputs(rng, N), kind(variance=2.0)
+        value = tf.constant(lengthscale, dtype)
+        kernel.lengthscales = value  # whatever a transform may give
+        K = covariance(kernel, X).numpy()
+    assert np.all(np.isfinite(K))
+    assert np.max(K) <= 2.0 * (1 + 10 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("kind", [SquaredExponential, kernels.Matern32])
+def test_covariance_of_inducing_points_is_gpflows(kind: type, rng: np.random.Generator) -> None:
+    kernel, inducing = kind(2.0, 0.7), InducingPoints(inputs(rng, M))
+    ours = inducing_covariance(inducing, kernel)
+    np.testing.assert_allclose(ours, covariances.Kuu(inducing, kernel), rtol=1e-12)
+
+
+def test_a_registered_covariance_of_inducing_variables_is_honoured(
+    rng: np.random.Generator,
+) -> None:
+    inducing = Multiscale(inputs(rng, M).numpy(), np.full((M, D), 0.3))
+    kernel = SquaredExponential(2.0, 0.7)
+    ours = inducing_covariance(inducing, kernel)
+    np.testing.assert_array_equal(ours, covariances.Kuu(inducing, kernel))

@@ -1,0 +1,231 @@
+"""Every model in float32 is the model of float64, and survives what float64 survives.
+
+Loss, gradient and probabilities are compared at one jitter for both precisions, so that rounding is all
+that differs. Its bound is ε κ, the machine epsilon of float32 times the condition number of the matrix
+that is factorised; the condition number is computed, not guessed.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import gpflow
+import numpy as np
+import pytest
+import tensorflow as tf
+from check_shapes import disable_check_shapes
+from gpflow.kernels import Kernel, Matern52, SeparateIndependent, SquaredExponential
+from gpflow.models import GPModel
+from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
+
+import gpflow_ilr as gi
+from gpflow_ilr.linalg.jitter import FLOAT32_JITTER, absolute_jitter, relative_jitter
+
+K, N = 3, 15
+NOISES = ("fixed", "shared", "per_output", "per_class")
+EPSILON = float(np.finfo(np.float32).eps)
+JITTER = 2 * FLOAT32_JITTER  # above the floor of float32, so that both precisions add the same
+_RNG = np.random.default_rng(0)
+_LATTICE = np.stack(np.meshgrid(np.arange(5.0), np.arange(3.0)), axis=-1).reshape(N, 2)
+X = _LATTICE + np.round(4 * _RNG.uniform(-1, 1, (N, 2))) / 16  # well apart, and exact in float32
+Y = np.arange(N) % K
+XNEW = np.round(16 * _RNG.uniform(0, 4, (7, 2))) / 16
+Z = X[::2] + 0.125
+
+
+def small_kernel() -> Kernel:
+    return Matern52(variance=0.75, lengthscales=[1.25, 0.75])
+
+
+@contextmanager
+def precision(dtype: type, jitter: float = 1e-6) -> Iterator[None]:
+    config = gpflow.config.Config(float=dtype, jitter=jitter)
+    with gpflow.config.as_context(config), disable_check_shapes():  # faster without
+        yield
+
+
+def q(Z: Any, num_latents: int) -> dict[str, Any]:
+    """q(u) away from the prior, where gradients are not round-off."""
+    rng = np.random.default_rng(1)
+    M = len(Z)
+    roots = np.tril(rng.normal(size=(num_latents, M, M)), -1) / M + 0.75 * np.eye(M)
+    return {"q_mu": rng.normal(size=(M, num_latents)), "q_sqrt": roots, "num_data": N}
+
+
+def with_likelihood(likelihood: Any, k: Kernel, Z: Any) -> GPModel:
+    L = likelihood.num_latents
+    return gpflow.models.SVGP(k, likelihood, Z, num_latent_gps=L, **q(Z, L))
+
+
+Build = Callable[[tuple[Any, Any], Kernel, Any], GPModel]
+CONJUGATE: dict[str, Build] = {
+    f"{cls.__name__} {noise}": lambda data, k, Z, cls=cls, noise=noise: cls(
+        data, k, *([Z] if "SGPR" in cls.__name__ else []), num_classes=K, noise=noise
+    )
+    for cls in (gi.ILRGPR, gi.DirichletGPR, gi.ILRSGPR, gi.DirichletSGPR)
+    for noise in (NOISES if "SGPR" in cls.__name__ else NOISES[2:])
+}
+UNCOLLAPSED: dict[str, Build] = {
+    "ILRSVGP": lambda _, k, Z: gi.ILRSVGP(k, Z, num_classes=K, **q(Z, K - 1)),
+    "SoftmaxSVGP": lambda _, k, Z: gi.SoftmaxSVGP(k, Z, num_classes=K, **q(Z, K)),
+    "SoftmaxSVGP unwhitened": lambda _, k, Z: gi.SoftmaxSVGP(
+        k, Z, num_classes=K, whiten=False, **q(Z, K)
+    ),
+    "CodeSVGP ILR": lambda _, k, Z: gi.CodeSVGP(k, Z, gi.ILRCode(K), **q(Z, K - 1)),
+    "CodeSVGP Dirichlet": lambda _, k, Z: gi.CodeSVGP(k, Z, gi.DirichletCode(K), **q(Z, K)),
+}
+AUGMENTED: dict[str, Build] = {
+    "LogisticSoftmaxGP": lambda data, k, _: gi.LogisticSoftmaxGP(data, k, num_classes=K),
+    "BijectiveSoftmaxGP": lambda data, k, _: gi.BijectiveSoftmaxGP(data, k, num_classes=K),
+}
+SPARSE_AUGMENTED: dict[str, Build] = {
+    f"SVGP {cls.__name__} {bound}": lambda _, k, Z, cls=cls, bound=bound: with_likelihood(
+        cls(K, bound=bound), k, Z
+    )
+    for cls in (gi.LogisticSoftmaxLikelihood, gi.BijectiveSoftmaxLikelihood)
+    for bound in ("marginal", "factorised")
+}
+MODELS = CONJUGATE | UNCOLLAPSED | AUGMENTED | SPARSE_AUGMENTED
+
+
+def loss_and_gradient(model: GPModel, data: tuple[Any, Any]) -> tuple[tf.Tensor, tf.Tensor]:
+    batch = tf.constant(data[0], gpflow.default_float()), tf.constant(data[1][:, None])
+    with tf.GradientTape() as tape:
+        external = isinstance(model, ExternalDataTrainingLossMixin)
+        loss = model.training_loss(batch) if external else model.training_loss()
+    gradients = tape.gradient(loss, model.trainable_variables)
+    return loss, tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0)
+
+
+def probabilities(model: GPModel, Xnew: Any) -> tf.Tensor:
+    return model.predict_y(tf.constant(Xnew, gpflow.default_float()))[0]
+
+
+def sampled(model: GPModel, chains: Any = None) -> GPModel:
+    """The model with samples: its own, or another's."""
+    if chains is None:
+        model.sample(num_samples=10, num_burnin=2)
+    else:
+        model.chains = chains
+    return model
+
+
+@pytest.mark.filterwarnings("ignore:The chains disagree")
+@pytest.mark.parametrize("name", MODELS)
+def test_loss_gradient_and_probabilities_are_those_of_float64_up_to_rounding(name: str) -> None:
+    with precision(np.float64, JITTER):
+        model = MODELS[name]((X, Y), small_kernel(), Z)
+        loss, gradient = loss_and_gradient(model, (X, Y))
+        chains = sampled(model).chains if name in AUGMENTED else None
+        p = probabilities(model, XNEW)
+        # No model factorises a matrix of a larger condition number.
+        kappa = np.linalg.cond(small_kernel()(X))
+    with precision(np.float32, JITTER):
+        model = MODELS[name]((X, Y), small_kernel(), Z)
+        loss32, gradient32 = loss_and_gradient(model, (X, Y))
+        p32 = probabilities(sampled(model, chains) if chains else model, XNEW)
+    assert loss32.dtype == gradient32.dtype == p32.dtype == tf.float32
+    # A sum over rows and latents, each rounded; two solutions of linear systems lose 2 ε κ each.
+    np.testing.assert_allclose(loss32, loss, rtol=N * K * EPSILON)
+    error = np.linalg.norm(gradient32 - tf.cast(gradient, tf.float32)) / np.linalg.norm(gradient)
+    # The bound of LSM and BSM is ascended until a step changes less than 1000 ε.
+    assert error < 4 * EPSILON * (1000 if name in AUGMENTED else kappa)
+    np.testing.assert_allclose(p32, p, rtol=0, atol=4 * EPSILON * kappa)
+
+
+# Hard cases: half of the inducing inputs are duplicates, rows differ by less than float32 can show, the
+# lengthscale is beyond all distances, and the variance far above one.
+
+X_HARD = np.repeat(_RNG.normal(size=(30, 2)), 2, axis=0) + 1e-9 * (np.arange(60) % 2)[:, None]
+Y_HARD = (X_HARD[:, 0] > 0) + 1 * (X_HARD[:, 1] > 0)
+VARIANCE = 40.0
+# ε κ: the eigenvalues of N rows are between jitter and N + jitter, relative to the variance.
+HARD_ROUNDING = len(X_HARD) * EPSILON / FLOAT32_JITTER
+HARD = [
+    *("ILRGPR per_output", "DirichletGPR per_class", "ILRSGPR per_class", "ILRSGPR per_output"),
+    *("DirichletSGPR shared", *UNCOLLAPSED, *AUGMENTED, *SPARSE_AUGMENTED),
+]
+
+
+def hard_kernel() -> Kernel:
+    return SquaredExponential(VARIANCE, lengthscales=10.0)
+
+
+def test_hard_case_fails_with_the_jitter_of_float64() -> None:
+    for dtype, jitter, succeeds in ((np.float32, 1e-6, False), (np.float64, 1e-6, True)):
+        with precision(dtype):
+            K = hard_kernel()(tf.constant(X_HARD, dtype))
+            L = tf.linalg.cholesky(K + VARIANCE * jitter * tf.eye(60, dtype=dtype))
+        assert bool(np.all(np.isfinite(L))) == succeeds
+
+
+@pytest.mark.filterwarnings("ignore:The chains disagree")
+@pytest.mark.parametrize("name", HARD)
+def test_duplicated_inducing_inputs_and_rows_are_survived(name: str) -> None:
+    # A stock SVGP has GPflow's jitter, which is absolute and the user's to choose.
+    jitter = FLOAT32_JITTER * VARIANCE if name in SPARSE_AUGMENTED else 1e-6
+    with precision(np.float32, jitter):
+        model = MODELS[name]((X_HARD, Y_HARD), hard_kernel(), X_HARD)
+        loss, gradient = loss_and_gradient(model, (X_HARD, Y_HARD))
+        model = sampled(model) if name in AUGMENTED else model
+        p = probabilities(model, X_HARD)
+        draws = model.predict_f_samples(tf.constant(X_HARD, tf.float32), 2)
+    for values in (loss, gradient, p, draws):
+        assert np.all(np.isfinite(values))
+    np.testing.assert_allclose(np.sum(p, axis=1), 1.0, atol=100 * EPSILON)
+    if name in CONJUGATE:
+        with precision(np.float64, FLOAT32_JITTER):
+            model = MODELS[name]((X_HARD, Y_HARD), hard_kernel(), X_HARD)
+            expected = probabilities(model, X_HARD)
+        np.testing.assert_allclose(p, expected, rtol=0, atol=HARD_ROUNDING)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+def test_posterior_of_separate_kernels_predicts_as_the_model(whiten: bool) -> None:
+    with precision(np.float32):
+        kernels = [hard_kernel(), SquaredExponential(0.01, 10.0)]
+        options = {"num_classes": K, "whiten": whiten} | q(X_HARD, K - 1)
+        model = gi.ILRSVGP(SeparateIndependent(kernels), X_HARD, **options)
+        loss, gradient = loss_and_gradient(model, (X_HARD, Y_HARD))
+        predicted = model.posterior().predict_f(XNEW)
+        expected = model.predict_f(XNEW)
+    assert np.all(np.isfinite(loss))
+    assert np.all(np.isfinite(gradient))
+    for a, b in zip(predicted, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_variances_of_the_posterior_are_those_of_float64() -> None:
+    def variances(dtype: type) -> tuple[np.ndarray, np.ndarray]:
+        """Of our posterior, and of what GPflow would keep."""
+        with precision(dtype, JITTER):
+            q_sqrt = np.tile(0.05 * np.eye(len(Z)), (K - 1, 1, 1))
+            model = gi.ILRSVGP(SquaredExponential(2.0, 10.0), Z, num_classes=K, q_sqrt=q_sqrt)
+            kept = gpflow.models.SVGP.posterior(model).predict_f(tf.constant(X, dtype))[1]
+            return model.posterior().predict_f(X)[1].numpy(), kept.numpy()
+
+    expected, kept = variances(np.float64)
+    np.testing.assert_allclose(kept, expected, rtol=1e-6)
+    ours, kept = variances(np.float32)
+    assert np.max(np.abs(ours - expected)) < 0.01 * np.max(expected)
+    assert np.max(np.abs(kept - expected)) > 0.1 * np.max(expected)  # why nothing is kept
+
+
+def test_warm_start_predicts_what_the_collapsed_model_does() -> None:
+    with precision(np.float32):
+        collapsed = MODELS["ILRSGPR fixed"]((X_HARD, Y_HARD), hard_kernel(), X_HARD)
+        start = gi.ILRSVGP.from_collapsed(collapsed)
+        p, expected = probabilities(start, X_HARD), probabilities(collapsed, X_HARD)
+    np.testing.assert_allclose(p, expected, rtol=0, atol=HARD_ROUNDING)
+
+
+def test_jitter_is_gpflows_in_float64_and_has_a_floor_in_float32() -> None:
+    variance = tf.constant([0.5, 40.0])
+    for dtype, jitter, relative, absolute in (
+        (np.float64, 1e-6, 1e-6, 1e-6),
+        (np.float32, 1e-6, 1e-4, [0.5e-4, 40e-4]),
+        (np.float32, 1e-3, 1e-3, [1e-3, 4e-3]),
+    ):
+        with precision(dtype, jitter):
+            assert relative_jitter() == relative
+            np.testing.assert_allclose(absolute_jitter(variance), absolute, rtol=1e-6)

@@ -1,0 +1,56 @@
+"""Claims about the package as a whole: what it imports, what README and CI promise."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gpflow_ilr
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+OPTIONAL = ("matplotlib", "mpltern", "sklearn", "keras", "tqdm", "polyagamma", "pandas", "torch")
+IMPORTED_BY = "import sys, {}; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
+
+
+def imported_by(package: str) -> set[str]:
+    command = [sys.executable, "-W", "ignore", "-c", IMPORTED_BY.format(package)]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_the_package_imports_no_optional_package_that_gpflow_does_not() -> None:
+    added = imported_by("gpflow_ilr") - imported_by("gpflow")
+    assert "gpflow_ilr" in added
+    assert not added.intersection(OPTIONAL)
+
+
+def test_version_has_one_home() -> None:
+    version = (ROOT / "gpflow_ilr" / "version.py").read_text()
+    assert f'__version__ = "{gpflow_ilr.__version__}"' in version
+    assert gpflow_ilr.__version__ not in (ROOT / "setup.py").read_text()
+
+
+def test_all_public_names_exist_and_are_documented() -> None:
+    for name in gpflow_ilr.__all__:
+        assert getattr(gpflow_ilr, name).__doc__ or name == "__version__", name
+
+
+def test_ci_runs_the_test_command_of_the_readme() -> None:
+    command = "pip install -e '.[test]' && pytest"
+    assert f"    {command}\n" in README
+    assert command in (ROOT / ".ci" / "run").read_text()
+
+
+@pytest.mark.filterwarnings("default")
+def test_code_of_the_readme_runs() -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    assert len(blocks) >= 4
+    namespace: dict = {}
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), namespace)
+    probabilities = namespace["p"].numpy()
+    assert probabilities.shape == (50, 3)
+    assert gpflow_ilr.metrics.accuracy(probabilities, namespace["y_test"]) > 0.8
