@@ -2,7 +2,8 @@
 
 The latents of a classifier are Gaussian, its probabilities are softmax(C f), and what lies between
 has no closed form: it is a sum over nodes (:mod:`.nodes`). Probabilities are plain averages
-(:mod:`.softmax`); E[log π], which an optimiser would lead astray, has a control variate.
+(:mod:`.softmax`); E[log π], which an optimiser would lead astray, has a control variate
+(:mod:`.control_variate`). Logarithms of probabilities that vanish have one rule (:mod:`.logarithms`).
 """
 
 from gpflow_ilr.expectations.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule

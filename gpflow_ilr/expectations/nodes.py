@@ -25,7 +25,7 @@ from scipy.stats import qmc
 
 from gpflow_ilr.inputs.counts import check_count
 
-__all__ = ["GaussHermite", "MonteCarlo", "NodeRule", "Sobol", "default_rule"]
+__all__ = ["GaussHermite", "MonteCarlo", "NodeRule", "Sobol", "average", "default_rule"]
 
 MAX_PRODUCT_NODES = 4096
 """Largest product rule :class:`GaussHermite` will build."""
@@ -43,7 +43,7 @@ class NodeRule(ABC):
 
     has_leading: ClassVar[bool] = False
     """Whether the rule offers one coordinate more than latents, its first and best, for the direction
-    in which a row is most uncertain of its class (:mod:`gpflow_ilr.expectations.softmax`)."""
+    in which a row is most uncertain of its class (:mod:`gpflow_ilr.expectations.control_variate`)."""
 
     @abstractmethod
     def __call__(
@@ -187,3 +187,15 @@ def default_rule(num_latents: int, controlled: bool = False) -> NodeRule:
         return GaussHermite()
     least = max(64, 2 * (num_latents + 1)) if controlled else max(256, 4 * num_latents)
     return Sobol(num_nodes=min(512, 2 ** int(np.ceil(np.log2(least)))))
+
+
+def average(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
+    """Σ_s w_s values_s: [R, K].
+
+    :param weights: weights of the nodes, [S].
+    :param values: values at the nodes, [S, R, K].
+    """
+    shape = tf.shape(values)
+    flat = tf.reshape(values, [shape[0], -1])
+    average = tf.reshape(tf.linalg.matvec(flat, weights, transpose_a=True), shape[1:])
+    return tf.ensure_shape(average, values.shape[1:])

@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.special import softmax
 
+from gpflow_ilr.expectations import expected_softmax
 from gpflow_ilr.expectations.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule
+from tests.expectations.gumbel_oracle import expectations as oracle
 
 
 def nodes_of(rule: NodeRule, num_latents: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,3 +104,15 @@ def test_nodes_have_the_dtype_asked_for(rule: NodeRule, dtype: tf.DType) -> None
 def test_impossible_numbers_of_nodes_are_refused(make: object, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         make()  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("v", [0.1, 1.0, 9.0, 25.0])
+@pytest.mark.parametrize("K", [3, 6, 10, 26])
+def test_probabilities_by_the_default_rule_are_better_than_by_768_draws(K: int, v: float) -> None:
+    num_rows, rng = 8, np.random.default_rng(K)
+    m, var = rng.normal(size=(num_rows, K)), v * rng.uniform(0.5, 1.5, size=(num_rows, K))
+    draws = softmax(m + np.sqrt(var) * rng.normal(size=(1000, num_rows, K)), axis=-1)
+    error = np.sqrt(np.mean(draws.var(axis=0)) / 768)
+    size = default_rule(K).num_nodes  # type: ignore[attr-defined]
+    ours = [expected_softmax(m, var, np.eye(K), Sobol(size, seed)).numpy() for seed in range(3)]
+    assert np.sqrt(np.mean((np.stack(ours) - oracle(m, var)[0]) ** 2)) < error
