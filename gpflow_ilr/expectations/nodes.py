@@ -12,20 +12,34 @@ A rule of one's own is a subclass of :class:`NodeRule` with a ``__call__``.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import AnyNDArray
-from scipy.special import ndtri, roots_hermitenorm
+from gpflow.quadrature import NDiagGHQuadrature
+from scipy.special import ndtri
 from scipy.stats import qmc
 
 from gpflow_ilr.inputs.counts import check_count
 
-__all__ = ["GaussHermite", "MonteCarlo", "NodeRule", "Sobol", "average", "default_rule"]
+__all__ = [
+    "GaussHermite",
+    "MonteCarlo",
+    "NodeRule",
+    "Sobol",
+    "average",
+    "default_rule",
+    "rule_or_default",
+]
+
+MAX_NODES = 370
+"""Most nodes of NumPy's Gauss–Hermite rule, which GPflow's is made of, before its weights overflow."""
 
 MAX_PRODUCT_NODES = 4096
 """Largest product rule :class:`GaussHermite` will build."""
@@ -46,51 +60,53 @@ class NodeRule(ABC):
     in which a row is most uncertain of its class (:mod:`gpflow_ilr.expectations.control_variate`)."""
 
     @abstractmethod
-    def __call__(
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
-    ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Nodes [S, num_latents] and weights [S] that sum to one.
+    def __call__(self, dimension: int | tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        """Nodes [S, dimension] and weights [S] that sum to one.
 
-        :param num_latents: dimension of the standard normal.
+        :param dimension: dimension of the standard normal.
         :param dtype: floating type of the result.
         """
 
 
 @dataclass(frozen=True)
 class GaussHermite(NodeRule):
-    """Gauss–Hermite nodes, exact to degree 2·num_nodes − 1; a product rule beyond one latent.
+    """GPflow's Gauss–Hermite nodes, exact to degree 2·num_nodes − 1; a product rule beyond one latent.
 
-    :param num_nodes: nodes per latent.
-    :raises ValueError: if ``num_nodes`` is not a positive integer, or (when called) if the product
-        rule would have more than 4096 nodes.
+    :param num_nodes: nodes per latent, at most 370.
+    :raises ValueError: if ``num_nodes`` is not an integer from 1 to 370, or (when called) if the
+        product rule would have more than 4096 nodes.
     """
 
     num_nodes: int = 32
 
     def __post_init__(self) -> None:
         check_count("num_nodes", self.num_nodes)
+        if self.num_nodes > MAX_NODES:
+            raise ValueError(
+                f"num_nodes must be at most {MAX_NODES}, but it is {self.num_nodes}: the weights of "
+                f"more Gauss–Hermite nodes overflow. Use {MAX_NODES}, or Sobol(num_nodes=...)."
+            )
 
     def __call__(  # noqa: D102
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
+        self, dimension: int | tf.Tensor, dtype: tf.DType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        if self.num_nodes**num_latents > MAX_PRODUCT_NODES:
+        if self.num_nodes**dimension > MAX_PRODUCT_NODES:
             raise ValueError(
-                f"GaussHermite(num_nodes={self.num_nodes}) needs {self.num_nodes}**{num_latents} "
-                f"nodes for {num_latents} latents, and {MAX_PRODUCT_NODES} is the limit: use "
+                f"GaussHermite(num_nodes={self.num_nodes}) needs {self.num_nodes}**{dimension} "
+                f"nodes for {dimension} latents, and {MAX_PRODUCT_NODES} is the limit: use "
                 "Sobol(num_nodes=...), whose number of nodes does not depend on the latents."
             )
-        nodes, weights = _gauss_hermite(self.num_nodes, num_latents)
+        nodes, weights = _gauss_hermite(self.num_nodes, dimension)
         return tf.constant(nodes, dtype), tf.constant(weights, dtype)
 
 
 @lru_cache(maxsize=32)
-def _gauss_hermite(num_nodes: int, num_latents: int) -> tuple[AnyNDArray, AnyNDArray]:
-    """Product of the probabilists' Gauss–Hermite rule."""
-    x, w = roots_hermitenorm(num_nodes)  # NumPy's hermegauss overflows beyond 370 nodes
-    grid = np.meshgrid(*[np.arange(num_nodes)] * num_latents, indexing="ij")
-    index = np.stack([axis.ravel() for axis in grid], axis=-1)  # [S, L]
-    weights = np.prod((w / w.sum())[index], axis=-1)
-    return x[index], weights
+def _gauss_hermite(num_nodes: int, dimension: int) -> tuple[AnyNDArray, AnyNDArray]:
+    """GPflow's nodes [S, dimension] and weights [S], in double precision whatever its default."""
+    double = dataclasses.replace(gpflow.config.config(), float=np.float64)
+    with tf.init_scope(), gpflow.config.as_context(double):  # values, also while a graph is traced
+        rule = NDiagGHQuadrature(dimension, num_nodes)
+        return rule.Z.numpy(), rule.dZ[:, 0].numpy()
 
 
 @dataclass(frozen=True)
@@ -121,21 +137,21 @@ class Sobol(NodeRule):
             )
 
     def __call__(  # noqa: D102
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
+        self, dimension: int | tf.Tensor, dtype: tf.DType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        nodes = tf.constant(_sobol(self.num_nodes, num_latents, self.seed), dtype)
+        nodes = tf.constant(_sobol(self.num_nodes, dimension, self.seed), dtype)
         weights = np.full(self.num_nodes, 1.0 / self.num_nodes)
         return nodes, tf.constant(weights, dtype)
 
 
 @lru_cache(maxsize=32)
-def _sobol(num_nodes: int, num_latents: int, seed: int) -> AnyNDArray:
+def _sobol(num_nodes: int, dimension: int, seed: int) -> AnyNDArray:
     """Antithetic scrambled Sobol nodes with the first two moments of the standard normal."""
     num_pairs = num_nodes // 2
-    engine = qmc.Sobol(num_latents, scramble=True, seed=seed)
+    engine = qmc.Sobol(dimension, scramble=True, seed=seed)
     uniform = engine.random_base2(int(np.ceil(np.log2(num_pairs))))[:num_pairs]
     half = ndtri(uniform + 2.0**-31)  # the middle of a cell of the 30-bit grid is never 0 or 1
-    if num_pairs >= num_latents:
+    if num_pairs >= dimension:
         # The nearest matrix with orthogonal columns (polar factor): Σ_s g_s g_sᵀ / S = I.
         left, _, right = np.linalg.svd(half, full_matrices=False)
         half = np.sqrt(num_pairs) * left @ right
@@ -163,14 +179,31 @@ class MonteCarlo(NodeRule):
         check_count("num_samples", self.num_samples)
 
     def __call__(  # noqa: D102
-        self, num_latents: int | tf.Tensor, dtype: tf.DType
+        self, dimension: int | tf.Tensor, dtype: tf.DType
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        nodes = tf.random.normal([self.num_samples, num_latents], dtype=dtype, seed=self.seed)
+        nodes = tf.random.normal([self.num_samples, dimension], dtype=dtype, seed=self.seed)
         weights = np.full(self.num_samples, 1.0 / self.num_samples)
         return nodes, tf.constant(weights, dtype)
 
 
-def default_rule(num_latents: int, controlled: bool = False) -> NodeRule:
+def rule_or_default(nodes: NodeRule | None, dimension: int, controlled: bool = False) -> NodeRule:
+    """``nodes``, or :func:`default_rule` where it is None.
+
+    :param nodes: what a user chose.
+    :param dimension: as for :func:`default_rule`.
+    :param controlled: as for :func:`default_rule`.
+    :raises TypeError: if ``nodes`` is not a node rule.
+    """
+    if nodes is None:
+        return default_rule(dimension, controlled)
+    if not isinstance(nodes, NodeRule):
+        raise TypeError(
+            f"nodes must be a node rule such as Sobol(num_nodes=64), but it is {nodes!r}."
+        )
+    return nodes
+
+
+def default_rule(dimension: int, controlled: bool = False) -> NodeRule:
     """Gauss–Hermite for one latent; otherwise Sobol with 4L nodes, rounded up, from 256 to 512.
 
     All rows have the same nodes, so that errors do not average out over rows: with latent variances
@@ -180,12 +213,12 @@ def default_rule(num_latents: int, controlled: bool = False) -> NodeRule:
     nodes from 64 to 512 are enough: the bound that L-BFGS then reports for separable classes, the
     hard case, is right to 0.3 %, with a trained mixing matrix too.
 
-    :param num_latents: number of latents L.
+    :param dimension: dimension of the standard normal, the number of latents L.
     :param controlled: whether the nodes serve an expectation with a control variate.
     """
-    if num_latents == 1:
+    if dimension == 1:
         return GaussHermite()
-    least = max(64, 2 * (num_latents + 1)) if controlled else max(256, 4 * num_latents)
+    least = max(64, 2 * (dimension + 1)) if controlled else max(256, 4 * dimension)
     return Sobol(num_nodes=min(512, 2 ** int(np.ceil(np.log2(least)))))
 
 

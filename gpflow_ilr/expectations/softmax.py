@@ -197,24 +197,24 @@ def _logits(
     :param leading: whether the rule's first coordinate takes the place of the nodes' part along
         each row's own direction (:func:`.control_variate.with_leading_direction`).
     """
-    num_rows, num_latents = tf.shape(mean)[0], mean.shape[-1]
+    num_rows, dimension = tf.shape(mean)[0], mean.shape[-1]
     centre = tf.matmul(mean, C, transpose_b=True)
     # A variance below the rounding error of one changes only the slope of √, which is ∞ at 0.
     sd = tf.sqrt(tf.maximum(var, np.finfo(mean.dtype.as_numpy_dtype).eps))
     if rule.per_row:
-        flat, weights = rule(num_latents * num_rows, mean.dtype)
-        nodes = tf.reshape(flat, [tf.shape(flat)[0], num_rows, num_latents])
-        scaled = tf.reshape(sd * nodes, [-1, num_latents])  # one large product, not S small ones
+        flat, weights = rule(dimension * num_rows, mean.dtype)
+        nodes = tf.reshape(flat, [tf.shape(flat)[0], num_rows, dimension])
+        scaled = tf.reshape(sd * nodes, [-1, dimension])  # one large product, not S small ones
         deviation = tf.matmul(scaled, C, transpose_b=True)
         return centre, tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]]), weights
-    nodes, weights = rule(num_latents + leading, mean.dtype)
+    nodes, weights = rule(dimension + leading, mean.dtype)
     if var.shape[-1] == 1 and not leading:
         return centre, sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :], weights
     # The map of each row from nodes to logits, [L, R, K]: one large product with the nodes.
     loading = tf.transpose(sd)[:, :, None] * tf.transpose(C)[:, None, :]
     if leading:
         loading = with_leading_direction(loading, centre, sd, C)
-    flat = tf.reshape(loading, [num_latents + leading, num_rows * C.shape[0]])
+    flat = tf.reshape(loading, [dimension + leading, num_rows * C.shape[0]])
     deviation = tf.reshape(tf.matmul(nodes, flat), [weights.shape[0], num_rows, C.shape[0]])
     return centre, deviation, weights
 
@@ -235,14 +235,14 @@ def _by_rows(
     Fmu = tf.convert_to_tensor(Fmu)
     Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
     C = tf.convert_to_tensor(C, Fmu.dtype)
-    num_latents = Fmu.shape[-1]
+    dimension = Fmu.shape[-1]
     if Fmu.shape[:-1] != Fvar.shape[:-1] or not Fmu.shape[:-1].is_fully_defined():
         batch = tf.broadcast_dynamic_shape(tf.shape(Fmu)[:-1], tf.shape(Fvar)[:-1])
-        Fmu = tf.broadcast_to(Fmu, tf.concat([batch, [num_latents]], axis=0))
+        Fmu = tf.broadcast_to(Fmu, tf.concat([batch, [dimension]], axis=0))
         Fvar = tf.broadcast_to(Fvar, tf.concat([batch, [Fvar.shape[-1]]], axis=0))
-    mean = tf.reshape(Fmu, [-1, num_latents])
+    mean = tf.reshape(Fmu, [-1, dimension])
     var = tf.reshape(Fvar, [-1, Fvar.shape[-1]])
-    _, weights = rule(1 if rule.per_row else num_latents, Fmu.dtype)
+    _, weights = rule(1 if rule.per_row else dimension, Fmu.dtype)
     row_elements = weights.shape[0] * C.shape[0]
     num_rows = mean.shape[0]
     if num_rows is None and minibatch:

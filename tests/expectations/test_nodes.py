@@ -1,27 +1,38 @@
 """Node rules: moments, determinism, refusals."""
 
+import itertools
+
+import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy.special import softmax
+from scipy.special import roots_hermitenorm, softmax
 
 from gpflow_ilr.expectations import expected_softmax
-from gpflow_ilr.expectations.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule
+from gpflow_ilr.expectations.nodes import (
+    GaussHermite,
+    MonteCarlo,
+    NodeRule,
+    Sobol,
+    average,
+    default_rule,
+    rule_or_default,
+)
 from tests.expectations.gumbel_oracle import expectations as oracle
 
 
-def nodes_of(rule: NodeRule, num_latents: int) -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = rule(num_latents, tf.float64)
+def nodes_of(rule: NodeRule, dimension: int) -> tuple[np.ndarray, np.ndarray]:
+    nodes, weights = rule(dimension, tf.float64)
     return nodes.numpy(), weights.numpy()
 
 
-@pytest.mark.parametrize("num_latents", [1, 2, 9, 25, 99])
-def test_default_nodes_have_the_first_two_moments_of_the_standard_normal(num_latents: int) -> None:
-    nodes, weights = nodes_of(default_rule(num_latents), num_latents)
+@pytest.mark.parametrize("dimension", [1, 2, 9, 25, 99])
+def test_default_nodes_have_the_first_two_moments_of_the_standard_normal(dimension: int) -> None:
+    nodes, weights = nodes_of(default_rule(dimension), dimension)
     assert weights.sum() == pytest.approx(1.0, abs=1e-14)
     np.testing.assert_allclose(weights @ nodes, 0.0, atol=1e-13)
     covariance = (weights[:, None] * nodes).T @ nodes
-    np.testing.assert_allclose(covariance, np.eye(num_latents), atol=1e-12)
+    np.testing.assert_allclose(covariance, np.eye(dimension), atol=1e-12)
 
 
 def test_fewer_sobol_pairs_than_latents_have_the_right_mean_squared_radius() -> None:
@@ -57,9 +68,32 @@ def test_gauss_hermite_is_exact_for_polynomials(degree: int) -> None:
     assert weights @ nodes[:, 0] ** degree == pytest.approx(moment, abs=1e-11)
 
 
-def test_gauss_hermite_nodes_come_in_any_number() -> None:
-    nodes, weights = nodes_of(GaussHermite(num_nodes=1000), 1)
-    assert weights @ np.cos(nodes[:, 0]) == pytest.approx(np.exp(-0.5), rel=1e-12)
+@pytest.mark.parametrize("num_nodes", [1, 2, 7, 32, 100, 370])
+def test_gauss_hermite_nodes_are_those_of_scipy(num_nodes: int) -> None:
+    nodes, weights = nodes_of(GaussHermite(num_nodes), 1)
+    exact, unnormalised = roots_hermitenorm(num_nodes)
+    np.testing.assert_allclose(nodes[:, 0], exact, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(weights, unnormalised / unnormalised.sum(), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("dimension", [2, 3])
+def test_gauss_hermite_nodes_of_more_latents_are_all_products(dimension: int) -> None:
+    nodes, weights = nodes_of(GaussHermite(4), dimension)
+    x, w = roots_hermitenorm(4)
+    expected = {
+        tuple(x[list(index)].round(9)): np.prod(w[list(index)] / w.sum())
+        for index in itertools.product(range(4), repeat=dimension)
+    }
+    assert len(nodes) == len(expected) == 4**dimension
+    for node, weight in zip(nodes, weights, strict=True):
+        assert weight == pytest.approx(expected[tuple(node.round(9))], abs=1e-13)
+
+
+def test_gauss_hermite_nodes_are_double_precision_whatever_the_default_float() -> None:
+    rule = GaussHermite(29)  # that no other test has asked for
+    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
+        nodes = tf.function(lambda: rule(1, tf.float64)[0])()
+    np.testing.assert_allclose(nodes[:, 0], roots_hermitenorm(29)[0], rtol=0, atol=1e-13)
 
 
 def test_gauss_hermite_product_rule_integrates_products() -> None:
@@ -97,6 +131,7 @@ def test_nodes_have_the_dtype_asked_for(rule: NodeRule, dtype: tf.DType) -> None
         (lambda: Sobol(num_nodes=7), "num_nodes must be even.*it is 7: use 8"),
         (lambda: Sobol(num_nodes=0), "num_nodes must be an integer of at least 2.*0"),
         (lambda: Sobol(num_nodes=8.0), "num_nodes must be an integer.*8.0"),  # type: ignore[arg-type]
+        (lambda: GaussHermite(num_nodes=371), "at most 370, but it is 371.*overflow.*Use 370"),
         (lambda: GaussHermite(num_nodes=0), "num_nodes must be an integer of at least 1.*0"),
         (lambda: MonteCarlo(num_samples=True), "num_samples must be an integer.*True"),
     ],
@@ -116,3 +151,18 @@ def test_probabilities_by_the_default_rule_are_better_than_by_768_draws(K: int, 
     size = default_rule(K).num_nodes  # type: ignore[attr-defined]
     ours = [expected_softmax(m, var, np.eye(K), Sobol(size, seed)).numpy() for seed in range(3)]
     assert np.sqrt(np.mean((np.stack(ours) - oracle(m, var)[0]) ** 2)) < error
+
+
+def test_a_rule_is_taken_as_it_is_and_replaced_by_the_default_where_there_is_none() -> None:
+    assert rule_or_default(Sobol(6), 3) == Sobol(6)
+    assert rule_or_default(None, 3) == default_rule(3) == Sobol(256)
+    assert rule_or_default(None, 3, controlled=True) == default_rule(3, controlled=True)
+    with pytest.raises(TypeError, match=r"nodes must be a node rule such as Sobol.*it is 64"):
+        rule_or_default(64, 3)  # type: ignore[arg-type]
+
+
+def test_an_average_weighs_the_nodes(rng: np.random.Generator) -> None:
+    weights, values = rng.dirichlet(np.ones(5)), rng.normal(size=(5, 2, 3))
+    np.testing.assert_allclose(
+        average(tf.constant(weights), tf.constant(values)), np.einsum("s,srk->rk", weights, values)
+    )

@@ -244,8 +244,8 @@ def test_monte_carlo_is_fresh_for_every_row_and_call(rng: np.random.Generator) -
 
 def test_a_rule_of_ones_own_needs_a_call_only(rng: np.random.Generator) -> None:
     class Centre(NodeRule):
-        def __call__(self, num_latents: int, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:  # type: ignore[override]
-            return tf.zeros([1, num_latents], dtype), tf.ones([1], dtype)
+        def __call__(self, dimension: int, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:  # type: ignore[override]
+            return tf.zeros([1, dimension], dtype), tf.ones([1], dtype)
 
     m, v, C = problem(rng, 5, 3)
     np.testing.assert_allclose(
