@@ -6,7 +6,15 @@ has no closed form: it is a sum over nodes (:mod:`.nodes`). Probabilities are pl
 (:mod:`.control_variate`). Logarithms of probabilities that vanish have one rule (:mod:`.logarithms`).
 """
 
-from gpflow_ilr.expectations.nodes import GaussHermite, MonteCarlo, NodeRule, Sobol, default_rule
+from gpflow_ilr.expectations.logarithms import entropy, label_log_density
+from gpflow_ilr.expectations.nodes import (
+    GaussHermite,
+    MonteCarlo,
+    NodeRule,
+    Sobol,
+    default_rule,
+    rule_or_default,
+)
 from gpflow_ilr.expectations.softmax import (
     expected_entropy,
     expected_log_softmax,
@@ -21,6 +29,9 @@ __all__ = [
     "Sobol",
     "MonteCarlo",
     "default_rule",
+    "rule_or_default",
+    "entropy",
+    "label_log_density",
     "expected_entropy",
     "expected_log_softmax",
     "expected_softmax",

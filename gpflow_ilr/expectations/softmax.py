@@ -30,6 +30,7 @@ from gpflow_ilr.expectations.control_variate import (
     one_against_rest,
     with_leading_direction,
 )
+from gpflow_ilr.expectations.logarithms import entropy
 from gpflow_ilr.expectations.nodes import (
     GaussHermite,
     MonteCarlo,
@@ -147,9 +148,7 @@ def expected_entropy(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         centre, deviation, weights = _logits(mean, var, C, rule)
-        log_pi = tf.nn.log_softmax(centre + deviation)
-        entropy = -tf.reduce_sum(tf.exp(log_pi) * log_pi, axis=-1, keepdims=True)
-        return average(weights, entropy)
+        return average(weights, entropy(tf.nn.softmax(centre + deviation))[..., None])
 
     return tf.squeeze(_by_rows(chunk, Fmu, Fvar, C, rule), axis=-1)
 

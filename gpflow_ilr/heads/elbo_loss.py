@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gpflow_ilr.expectations import label_log_density
 from gpflow_ilr.inputs.labels import label_rows
 
 __all__ = ["ELBOLossLogic", "for_elbo_loss", "for_prediction"]
@@ -148,10 +149,7 @@ class ELBOLossLogic:
                 break
         y_true = tf.convert_to_tensor(y_true)
         labels = y_true[:, None] if y_true.shape.rank == 1 else y_true
-        # An underflown probability would make 0 · log 0 of the rows of other labels.
-        tiny = np.finfo(y_pred.dtype.as_numpy_dtype).tiny
-        log_p = tf.math.log(tf.maximum(y_pred, tiny))
-        return -tf.reduce_sum(label_rows(labels, num_classes, dtype=y_pred.dtype) * log_p, axis=-1)
+        return -label_log_density(y_pred, label_rows(labels, num_classes, dtype=y_pred.dtype))
 
 
 def _current_graph() -> Any:

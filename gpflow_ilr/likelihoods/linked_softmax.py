@@ -37,6 +37,7 @@ from gpflow_ilr.expectations import (
     default_rule,
     expected_log_softmax,
     expected_softmax,
+    label_log_density,
 )
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import check_num_classes, label_rows
@@ -87,9 +88,7 @@ class SoftmaxOfLatents(Likelihood):
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
         p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        # A probability may underflow to 0, and 0 · log 0 would make the row of another label NaN.
-        log_p = tf.math.log(tf.maximum(p, np.finfo(p.dtype.as_numpy_dtype).tiny))
-        return tf.reduce_sum(self._rows(Y, log_p) * log_p, axis=-1)
+        return label_log_density(p, self._rows(Y, p))
 
 
 class LinkedSoftmax(SoftmaxOfLatents):
