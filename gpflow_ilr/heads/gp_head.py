@@ -65,7 +65,7 @@ class HeadLogic:
     :param num_data: number of rows of the training set, which weighs the KL term.
     :param kernel: the name of a stationary GPflow kernel, or a function without arguments that returns
         a kernel; register the function with Keras (``register_keras_serializable``) to save the model.
-    :param num_latents: number of latent GPs; by default K − 1, fewer make the mixing low-rank.
+    :param num_latent_gps: number of latent GPs; by default K − 1, fewer make the mixing low-rank.
     :param mixing: whether to learn the matrix W that mixes the latents.
     :param objective: ``"elbo"``, to be compiled with this package's ``ELBOLoss``, or ``"draw"``, for
         built-in losses.
@@ -96,7 +96,7 @@ class HeadLogic:
         num_data: int | None = None,
         *,
         kernel: str | Callable[[], Kernel] = "SquaredExponential",
-        num_latents: int | None = None,
+        num_latent_gps: int | None = None,
         mixing: bool = True,
         objective: str = "elbo",
         frozen: Sequence[str] = (),
@@ -123,7 +123,7 @@ class HeadLogic:
                 "function: def my_kernel(): return gpflow.kernels.…"
             )
         self.kernel = kernel
-        self.num_latents = num_latents
+        self.num_latent_gps = num_latent_gps
         self.mixing = mixing
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {OBJECTIVES}, but it is {objective!r}.")
@@ -152,7 +152,7 @@ class HeadLogic:
                 self._make_kernel(num_features),
                 Z,
                 num_classes=self.num_classes,
-                num_latent_gps=self.num_latents,
+                num_latent_gps=self.num_latent_gps,
                 mixing=self.mixing,
                 num_data=self.num_data,
                 nodes=self.nodes,
@@ -294,7 +294,7 @@ class HeadLogic:
             "num_inducing": self.num_inducing,
             "num_data": self.num_data,
             "kernel": kernel,
-            "num_latents": self.num_latents,
+            "num_latent_gps": self.num_latent_gps,
             "mixing": self.mixing,
             "objective": self.objective,
             "frozen": list(self._frozen),

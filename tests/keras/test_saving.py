@@ -29,7 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "default": {},
     "all": {
         "kernel": two_kernels,
-        "num_latents": 1,
+        "num_latent_gps": 1,
         "objective": "draw",
         "frozen": ("kernel", "q"),
         "nodes": Sobol(32, seed=3),
