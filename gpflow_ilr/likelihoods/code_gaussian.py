@@ -14,8 +14,9 @@ from check_shapes import inherit_check_shapes
 from gpflow.base import TensorType
 
 from gpflow_ilr.codes import LabelCode
-from gpflow_ilr.expectations import NodeRule, default_rule
-from gpflow_ilr.likelihoods.linked_softmax import SoftmaxOfLatents
+from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.likelihoods.base import SoftmaxOfLatents
+from gpflow_ilr.likelihoods.code_softmax import check_code
 
 __all__ = ["CodeGaussian"]
 
@@ -29,18 +30,13 @@ class CodeGaussian(SoftmaxOfLatents):
 
     :param code: the label code.
     :param nodes: node rule of the predictive probabilities.
-    :raises TypeError: if ``code`` is not a label code.
+    :raises TypeError: if ``code`` is not a label code or ``nodes`` not a node rule.
     """
 
     def __init__(self, code: LabelCode, nodes: NodeRule | None = None) -> None:
-        if not isinstance(code, LabelCode):
-            raise TypeError(
-                f"code must be a label code such as ILRCode(num_classes=3), but it is {code!r}."
-            )
-        super().__init__(input_dim=None, latent_dim=code.num_outputs, observation_dim=None)
+        code = check_code(code)
+        super().__init__(code.num_classes, code.num_outputs, nodes)
         self.code = code
-        self.num_classes = code.num_classes
-        self.nodes = default_rule(code.num_outputs) if nodes is None else nodes
 
     @property
     def link(self) -> tf.Tensor:

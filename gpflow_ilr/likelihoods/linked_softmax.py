@@ -15,10 +15,6 @@ kernel such as ``LinearCoregionalization``, because GPflow's models hand a likel
 marginals of each latent: of W f these are not enough, while the latents f themselves are
 independent under q, so that every expectation below is exact up to its nodes
 (:mod:`gpflow_ilr.expectations.softmax`).
-
-Labels are class indices [..., 1] or one-hot or soft rows [..., K] (:mod:`gpflow_ilr.inputs.labels`). A
-soft row stands for the average over labels drawn from it: each density below is Σ_k y_k times its
-value for label k.
 """
 
 from __future__ import annotations
@@ -27,104 +23,44 @@ from abc import abstractmethod
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import inherit_check_shapes
-from gpflow.base import AnyNDArray, MeanAndVariance, Parameter, TensorType
+from gpflow.base import AnyNDArray, Parameter, TensorType
 from gpflow.config import default_float
-from gpflow.likelihoods import Likelihood
 
-from gpflow_ilr.expectations import (
-    NodeRule,
-    default_rule,
-    expected_log_softmax,
-    expected_softmax,
-    label_log_density,
-)
+from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.inputs.labels import check_num_classes, label_rows
+from gpflow_ilr.inputs.labels import check_num_classes
+from gpflow_ilr.likelihoods.base import SoftmaxOfLatents
 from gpflow_ilr.simplex import helmert
 
-__all__ = ["ILRLikelihood", "SoftmaxLikelihood", "LinkedSoftmax", "SoftmaxOfLatents"]
-
-
-class SoftmaxOfLatents(Likelihood):
-    """What a label's probabilities softmax(C f) imply, for subclasses with a link C and nodes."""
-
-    num_classes: int
-    nodes: NodeRule
-
-    @property
-    @abstractmethod
-    def link(self) -> tf.Tensor:
-        """C [K, L], the matrix that maps latents to logits."""
-
-    def _log_softmax(self, F: TensorType) -> tf.Tensor:
-        """Log π for latents F [..., L]: [..., K]."""
-        return tf.nn.log_softmax(tf.linalg.matvec(self.link, F))
-
-    def _rows(self, Y: TensorType, like: tf.Tensor) -> tf.Tensor:
-        """Labels as rows on the simplex."""
-        return label_rows(Y, self.num_classes, dtype=like.dtype)
-
-    @inherit_check_shapes
-    def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        return tf.exp(self._log_softmax(F))
-
-    @inherit_check_shapes
-    def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
-        pi = self._conditional_mean(X, F)
-        return pi - tf.square(pi)
-
-    @inherit_check_shapes
-    def _predict_mean_and_var(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType
-    ) -> MeanAndVariance:
-        # The variance is that of the one-hot label; Var[π] is
-        # gpflow_ilr.expectations.softmax.softmax_variance.
-        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        return p, p - tf.square(p)
-
-    @inherit_check_shapes
-    def _predict_log_density(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        return label_log_density(p, self._rows(Y, p))
+__all__ = ["ILRLikelihood", "SoftmaxLikelihood", "LinkedSoftmax"]
 
 
 class LinkedSoftmax(SoftmaxOfLatents):
     """p(y = k | f) = softmax(C f)_k with C = B W, where the basis B [K, R] is the subclass's.
 
     :param num_classes: number of classes K, at least 2.
-    :param num_latents: number of latents L, that is of latent GPs; by default R. Fewer make the
+    :param num_latent_gps: number of latents L, that is of latent GPs; by default R. Fewer make the
         mixing low-rank and need ``mixing``.
     :param mixing: True for a trainable W [R, L] that starts as the identity (its first L columns),
         False for no W, or the matrix that W starts from.
     :param nodes: the rule that chooses the nodes of expectations, kept as ``nodes`` for
         probabilities and as ``bound_nodes`` for the variational bound; by default
-        :func:`gpflow_ilr.expectations.softmax.default_rule` for each.
-    :raises ValueError: if ``num_latents`` does not fit the basis or ``mixing``.
+        :func:`gpflow_ilr.expectations.default_rule` for each.
+    :raises ValueError: if ``num_latent_gps`` does not fit the basis or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """
 
     def __init__(
         self,
         num_classes: int,
-        num_latents: int | None = None,
+        num_latent_gps: int | None = None,
         mixing: bool | TensorType = True,
         nodes: NodeRule | None = None,
     ) -> None:
         num_classes = check_num_classes(num_classes)
         rank = self._basis(num_classes).shape[1]
-        start = _mixing_start(rank, num_latents, mixing)
-        num_latents = rank if start is None else start.shape[1]
-        super().__init__(input_dim=None, latent_dim=num_latents, observation_dim=None)
-        self.num_classes = num_classes
-        if nodes is not None and not isinstance(nodes, NodeRule):
-            raise TypeError(
-                f"nodes must be a node rule such as Sobol(num_nodes=64), but it is {nodes!r}."
-            )
-        self.nodes = default_rule(num_latents) if nodes is None else nodes
-        self.bound_nodes = default_rule(num_latents, controlled=True) if nodes is None else nodes
+        start = _mixing_start(rank, num_latent_gps, mixing)
+        super().__init__(num_classes, rank if start is None else start.shape[1], nodes)
         self.W = None if start is None else Parameter(start, dtype=default_float())
 
     @staticmethod
@@ -138,18 +74,6 @@ class LinkedSoftmax(SoftmaxOfLatents):
         basis = self._basis(self.num_classes)
         return basis if self.W is None else tf.matmul(basis, self.W)
 
-    @inherit_check_shapes
-    def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
-        log_pi = self._log_softmax(F)
-        return tf.reduce_sum(self._rows(Y, log_pi) * log_pi, axis=-1)
-
-    @inherit_check_shapes
-    def _variational_expectations(
-        self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
-    ) -> tf.Tensor:
-        expected = expected_log_softmax(Fmu, Fvar, self.link, self.bound_nodes)
-        return tf.reduce_sum(self._rows(Y, expected) * expected, axis=-1)
-
 
 class ILRLikelihood(LinkedSoftmax):
     """K classes from K − 1 latents: π = φ⁻¹(W f) = softmax(Hᵀ W f).
@@ -160,13 +84,13 @@ class ILRLikelihood(LinkedSoftmax):
         gpflow.models.SVGP(kernel, likelihood, Z, num_latent_gps=K - 1, num_data=N)
 
     :param num_classes: number of classes K, at least 2.
-    :param num_latents: number of latents L, that is of latent GPs; by default K − 1. Fewer make the
+    :param num_latent_gps: number of latents L, that is of latent GPs; by default K − 1. Fewer make the
         mixing low-rank.
     :param mixing: True for a trainable W [K − 1, L] that starts as the first L columns of the
         identity, False for no W, or the matrix that W starts from.
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
         latent and Sobol otherwise.
-    :raises ValueError: if ``num_latents`` does not fit ``num_classes`` or ``mixing``.
+    :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """
 
@@ -179,13 +103,13 @@ class SoftmaxLikelihood(LinkedSoftmax):
     """K classes from K latents: π = softmax(W f), the paper's SVGPC.
 
     :param num_classes: number of classes K, at least 2.
-    :param num_latents: number of latents L, that is of latent GPs; by default K. Fewer make the
+    :param num_latent_gps: number of latents L, that is of latent GPs; by default K. Fewer make the
         mixing low-rank.
     :param mixing: True for a trainable W [K, L] that starts as the first L columns of the identity,
         False for no W, or the matrix that W starts from.
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
         latent and Sobol otherwise.
-    :raises ValueError: if ``num_latents`` does not fit ``num_classes`` or ``mixing``.
+    :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """
 
@@ -195,28 +119,28 @@ class SoftmaxLikelihood(LinkedSoftmax):
 
 
 def _mixing_start(
-    rank: int, num_latents: int | None, mixing: bool | TensorType
+    rank: int, num_latent_gps: int | None, mixing: bool | TensorType
 ) -> AnyNDArray | None:
     """The start of W [rank, L], or None without mixing."""
-    if num_latents is not None:
-        check_count("num_latents", num_latents)
+    if num_latent_gps is not None:
+        check_count("num_latent_gps", num_latent_gps)
     if isinstance(mixing, (bool, np.bool_)):
-        if not mixing and num_latents not in (None, rank):
+        if not mixing and num_latent_gps not in (None, rank):
             raise ValueError(
-                f"num_latents must be {rank} without mixing, but it is {num_latents}: pass "
+                f"num_latent_gps must be {rank} without mixing, but it is {num_latent_gps}: pass "
                 "mixing=True for another number of latents."
             )
-        if num_latents is not None and num_latents > rank:
+        if num_latent_gps is not None and num_latent_gps > rank:
             raise ValueError(
-                f"num_latents must be at most {rank}, but it is {num_latents}: the identity has "
-                f"no columns for more. Pass the start of W, a matrix [{rank}, {num_latents}], as "
+                f"num_latent_gps must be at most {rank}, but it is {num_latent_gps}: the identity has "
+                f"no columns for more. Pass the start of W, a matrix [{rank}, {num_latent_gps}], as "
                 "mixing."
             )
-        return np.eye(rank, num_latents) if mixing else None
+        return np.eye(rank, num_latent_gps) if mixing else None
     start = np.asarray(mixing, dtype=np.float64)
-    if start.ndim != 2 or start.shape[0] != rank or num_latents not in (None, start.shape[-1]):
+    if start.ndim != 2 or start.shape[0] != rank or num_latent_gps not in (None, start.shape[-1]):
         raise ValueError(
-            f"mixing must be True, False or a matrix [{rank}, {num_latents or 'num_latents'}], "
+            f"mixing must be True, False or a matrix [{rank}, {num_latent_gps or 'num_latent_gps'}], "
             f"but its shape is {list(start.shape)}."
         )
     return start

@@ -151,7 +151,7 @@ def test_a_probability_that_underflows_leaves_other_labels_alone(kind: type[Link
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mixing_starts_from_the_identity(kind: type[LinkedSoftmax]) -> None:
-    plain, mixing, low_rank = kind(K, mixing=False), kind(K), kind(K, num_latents=2)
+    plain, mixing, low_rank = kind(K, mixing=False), kind(K), kind(K, num_latent_gps=2)
     np.testing.assert_array_equal(plain.link, mixing.link)
     np.testing.assert_array_equal(low_rank.link, plain.link[:, :2])
     assert (plain.trainable_variables, len(mixing.trainable_variables)) == ((), 1)
@@ -252,10 +252,10 @@ def test_float32_is_respected_at_call_time() -> None:
     [
         ({"num_classes": 1}, ValueError, "num_classes must be at least 2"),
         ({"num_classes": 2.5}, ValueError, "num_classes must be an integer"),
-        ({"num_classes": K, "num_latents": 0}, ValueError, "num_latents must be an integer"),
-        ({"num_classes": K, "num_latents": 9}, ValueError, "num_latents must be at most"),
+        ({"num_classes": K, "num_latent_gps": 0}, ValueError, "num_latent_gps must be an integer"),
+        ({"num_classes": K, "num_latent_gps": 9}, ValueError, "num_latent_gps must be at most"),
         (
-            {"num_classes": K, "num_latents": 2, "mixing": False},
+            {"num_classes": K, "num_latent_gps": 2, "mixing": False},
             ValueError,
             "without mixing, but it is 2: pass mixing=True",
         ),

@@ -24,8 +24,12 @@ from gpflow_ilr.augmented.likelihoods import BijectiveSoftmaxLikelihood, Logisti
 from gpflow_ilr.augmented.models import BijectiveSoftmaxGP, LogisticSoftmaxGP
 from gpflow_ilr.codes import DirichletCode, ILRCode
 from gpflow_ilr.expectations import Sobol
-from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
-from gpflow_ilr.likelihoods.code_gaussian import CodeGaussian
+from gpflow_ilr.likelihoods import (
+    CodeGaussian,
+    CodeSoftmax,
+    ILRLikelihood,
+    SoftmaxLikelihood,
+)
 from gpflow_ilr.models import (
     ILRGPR,
     ILRSGPR,
@@ -64,6 +68,8 @@ def mixed(likelihood: Any) -> Any:
 LIKELIHOODS = [
     Case(ILRLikelihood, lambda: mixed(ILRLikelihood(K, nodes=NODES))),
     Case(SoftmaxLikelihood, lambda: mixed(SoftmaxLikelihood(K, nodes=NODES))),
+    Case(CodeSoftmax, lambda: CodeSoftmax(ILRCode(K, 0.9), NODES)),
+    Case(CodeSoftmax, lambda: CodeSoftmax(DirichletCode(K), NODES)),
     Case(CodeGaussian, lambda: CodeGaussian(ILRCode(K, 0.9, noise="per_class"), NODES)),
     Case(CodeGaussian, lambda: CodeGaussian(DirichletCode(K, noise="per_output"), NODES)),
 ] + [
