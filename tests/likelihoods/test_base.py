@@ -1,15 +1,28 @@
-"""The likelihoods in GPflow's own models, with GPflow's own optimisers."""
+"""SoftmaxOfLatents in GPflow's own models, with GPflow's own optimisers: what it does and refuses."""
 
+import inspect
+import re
 from collections.abc import Callable
+from typing import Any
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
+from gpflow.likelihoods import Likelihood
 from scipy.special import log_softmax
 
+from gpflow_ilr.codes import DirichletCode, ILRCode
 from gpflow_ilr.expectations import MonteCarlo, Sobol
-from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
+from gpflow_ilr.likelihoods import (
+    CodeGaussian,
+    CodeSoftmax,
+    ILRLikelihood,
+    LinkedSoftmax,
+    SoftmaxLikelihood,
+    SoftmaxOfLatents,
+)
 
 
 def circle(K: int, N: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
@@ -26,25 +39,27 @@ def kernel(variance: float = 1.0) -> gpflow.kernels.Kernel:
 
 
 def svgp(
-    likelihood: LinkedSoftmax, X: np.ndarray, M: int, variance: float = 1.0
+    likelihood: SoftmaxOfLatents,
+    X: np.ndarray,
+    M: int,
+    variance: float = 1.0,
+    num_latent_gps: int | None = None,
 ) -> gpflow.models.SVGP:
     return gpflow.models.SVGP(
         kernel(variance),
         likelihood,
         X[:M].copy(),
-        num_latent_gps=likelihood.latent_dim,
+        num_latent_gps=num_latent_gps or likelihood.num_latent_gps,
         num_data=len(X),
     )
 
 
 MODELS: dict[str, Callable[..., gpflow.models.GPModel]] = {
-    "SVGP": lambda data, lik: svgp(lik, data[0], 6),
-    "VGP": lambda data, lik: gpflow.models.VGP(data, kernel(), lik, num_latent_gps=lik.latent_dim),
-    "GPMC": lambda data, lik: gpflow.models.GPMC(
-        data, kernel(), lik, num_latent_gps=lik.latent_dim
-    ),
-    "SGPMC": lambda data, lik: gpflow.models.SGPMC(
-        data, kernel(), lik, num_latent_gps=lik.latent_dim, inducing_variable=data[0][:6].copy()
+    "SVGP": lambda data, lik, L: svgp(lik, data[0], 6, num_latent_gps=L),
+    "VGP": lambda data, lik, L: gpflow.models.VGP(data, kernel(), lik, num_latent_gps=L),
+    "GPMC": lambda data, lik, L: gpflow.models.GPMC(data, kernel(), lik, num_latent_gps=L),
+    "SGPMC": lambda data, lik, L: gpflow.models.SGPMC(
+        data, kernel(), lik, num_latent_gps=L, inducing_variable=data[0][:6].copy()
     ),
 }
 
@@ -55,7 +70,8 @@ def test_gpflow_models_train_and_predict_with_our_likelihoods(
     name: str, kind: type[LinkedSoftmax]
 ) -> None:
     X, Y = circle(3, 30, noise=0.2)
-    model = MODELS[name]((X, Y), kind(3))
+    likelihood = kind(3)
+    model = MODELS[name]((X, Y), likelihood, likelihood.num_latent_gps)
     loss = model.training_loss_closure((X, Y)) if name == "SVGP" else model.training_loss
     before = loss().numpy()
     gpflow.optimizers.Scipy().minimize(
@@ -161,3 +177,121 @@ def test_a_likelihood_layer_may_call_without_inputs() -> None:
     loss, p = layer(mean, var)
     assert loss > np.log(3.0)
     np.testing.assert_allclose(p, 1.0 / 3.0, atol=2e-3)
+
+
+# Another number of latents
+
+
+PUBLIC = {
+    name: method
+    for name, method in inspect.getmembers(Likelihood, inspect.isfunction)
+    if not name.startswith("_") and {"F", "Fmu"} & set(inspect.signature(method).parameters)
+}
+"""Every method of GPflow's that is given latents."""
+
+CASES: list[tuple[SoftmaxOfLatents, int, str]] = [
+    (
+        ILRLikelihood(3),
+        3,
+        "ILRLikelihood of 3 classes has 2 latents, but the model gives it 3. "
+        "Build the model with num_latent_gps=2 (one less than classes).",
+    ),
+    (
+        SoftmaxLikelihood(3),
+        2,
+        "SoftmaxLikelihood of 3 classes has 3 latents, but the model gives it 2. "
+        "Build the model with num_latent_gps=3 (one for each class).",
+    ),
+    (
+        ILRLikelihood(5, num_latent_gps=2),
+        4,
+        "ILRLikelihood of 5 classes has 2 latents, but the model gives it 4. "
+        "Build the model with num_latent_gps=2 (the columns of its link matrix).",
+    ),
+    (
+        CodeGaussian(ILRCode(3)),
+        1,
+        "CodeGaussian of 3 classes has 2 latents, but the model gives it 1. "
+        "Build the model with num_latent_gps=2 (one less than classes).",
+    ),
+    (
+        CodeSoftmax(DirichletCode(4)),
+        3,
+        "CodeSoftmax of 4 classes has 4 latents, but the model gives it 3. "
+        "Build the model with num_latent_gps=4 (one for each class).",
+    ),
+]
+
+
+def arguments(name: str, num_latents: int, num_rows: int = 5) -> dict[str, Any]:
+    """Arguments of a public method by name."""
+    all_of_them = {
+        "X": None,
+        "Y": np.zeros((num_rows, 1), np.int32),
+        **{latents: np.ones((num_rows, num_latents)) for latents in ("F", "Fmu", "Fvar")},
+    }
+    return {k: all_of_them[k] for k in inspect.signature(PUBLIC[name]).parameters if k != "self"}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize(("likelihood", "given", "sentence"), CASES, ids=lambda x: type(x).__name__)
+def test_every_method_says_how_many_latents_a_model_should_have(
+    likelihood: SoftmaxOfLatents, given: int, sentence: str, name: str
+) -> None:
+    assert len(PUBLIC) == 6
+    method, wrong = getattr(likelihood, name), arguments(name, given)
+    compiled = tf.function(lambda: method(*wrong.values()), autograph=False)
+    for call in (lambda: method(*wrong.values()), lambda: method(**wrong), compiled):
+        with pytest.raises(ValueError, match=re.escape(sentence)):
+            call()
+    method(**arguments(name, likelihood.num_latent_gps))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_of_as_many_latents_as_classes_is_refused_with_advice(
+    name: str, compiled: bool
+) -> None:
+    # The likeliest mistake of who puts ILRLikelihood where Softmax stood.
+    X, Y = circle(3, 12, noise=0.2)
+    model = MODELS[name]((X, Y), ILRLikelihood(3), 3)
+    sentence = re.escape(CASES[0][2])
+    data = ((X, Y),) if name == "SVGP" else ()
+    loss = model.training_loss_closure(*data, compile=compiled)
+    with pytest.raises(ValueError, match=sentence):
+        loss()
+    with pytest.raises(ValueError, match=sentence):
+        tf.function(model.predict_y)(X) if compiled else model.predict_y(X)
+    with pytest.raises(ValueError, match=sentence):
+        model.predict_log_density((X, Y))
+    if name in ("SVGP", "VGP"):
+        with pytest.raises(ValueError, match=sentence):
+            model.elbo(*data)
+
+
+def test_a_model_that_counts_the_columns_of_its_labels_is_refused_with_advice() -> None:
+    X, Y = circle(3, 12, noise=0.2)
+    model = gpflow.models.VGP((X, Y), kernel(), ILRLikelihood(3))  # takes as many as Y has columns
+    with pytest.raises(ValueError, match=r"gives it 1. Build the model with num_latent_gps=2"):
+        model.elbo()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_methods_keep_the_documentation_and_the_shape_checks_of_gpflow(name: str) -> None:
+    ours, theirs = getattr(ILRLikelihood, name), getattr(Likelihood, name)
+    assert ours is not theirs
+    assert ours.__doc__ == theirs.__doc__
+    assert inspect.signature(ours) == inspect.signature(theirs)
+    if "Fvar" in inspect.signature(theirs).parameters:
+        wrong = {**arguments(name, 2), "Fvar": np.ones((5, 3))}
+        with pytest.raises(ShapeMismatchError):
+            getattr(ILRLikelihood(3), name)(**wrong)
+
+
+def test_latents_of_a_number_that_a_graph_does_not_know_yet_are_let_through() -> None:
+    likelihood = ILRLikelihood(3)
+    F = np.ones((5, 2))
+    for shape in (None, [None, None]):
+        spec = [tf.TensorSpec(shape, tf.float64)]
+        mean = tf.function(lambda F: likelihood.conditional_mean(None, F), input_signature=spec)
+        np.testing.assert_allclose(mean(F), likelihood.conditional_mean(None, F), rtol=1e-12)
