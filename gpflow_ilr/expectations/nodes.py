@@ -209,7 +209,7 @@ def default_rule(dimension: int, controlled: bool = False) -> NodeRule:
     All rows have the same nodes, so that errors do not average out over rows: with latent variances
     of 9 to 25 the mean NLL of predictions was off by up to 0.05 nats for 64 nodes, 0.006 for 256.
 
-    With a control variate (:func:`gpflow_ilr.expectations.softmax.expected_log_softmax`) 2(L + 1)
+    With a control variate (:func:`gpflow_ilr.expectations.expected_log_softmax`) 2(L + 1)
     nodes from 64 to 512 are enough: the bound that L-BFGS then reports for separable classes, the
     hard case, is right to 0.3 %, with a trained mixing matrix too.
 

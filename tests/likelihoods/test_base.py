@@ -223,12 +223,12 @@ CASES: list[tuple[SoftmaxOfLatents, int, str]] = [
 ]
 
 
-def arguments(name: str, num_latents: int, num_rows: int = 5) -> dict[str, Any]:
+def arguments(name: str, num_latent_gps: int, num_rows: int = 5) -> dict[str, Any]:
     """Arguments of a public method by name."""
     all_of_them = {
         "X": None,
         "Y": np.zeros((num_rows, 1), np.int32),
-        **{latents: np.ones((num_rows, num_latents)) for latents in ("F", "Fmu", "Fvar")},
+        **{latents: np.ones((num_rows, num_latent_gps)) for latents in ("F", "Fmu", "Fvar")},
     }
     return {k: all_of_them[k] for k in inspect.signature(PUBLIC[name]).parameters if k != "self"}
 
