@@ -268,6 +268,11 @@ def _check_index_dtype(dtype_name: str, K: int) -> None:
         )
 
 
+def _from_one(K: int) -> str:
+    """What to do with labels that are counted from one."""
+    return f"Labels that run 1..{K}: subtract 1."
+
+
 def _check_indices(Y: np.ndarray, K: int) -> None:
     """Refuse class indices [..., 1] that are not integers 0..K-1."""
     _check_index_dtype(Y.dtype.name, K)
@@ -283,7 +288,7 @@ def _check_indices(Y: np.ndarray, K: int) -> None:
     elif value != np.round(value):
         advice = f"Soft labels are rows of {K} probabilities; for two classes (1 - p, p)."
     elif value == K and indices.min() >= 1:
-        advice = f"Labels that run 1..{K}: subtract 1."
+        advice = _from_one(K)
     elif K == 2 and np.isin(indices, (-1, 1)).all():
         advice = "Labels -1 and +1: use (y + 1) // 2."
     elif value < 0:
@@ -318,17 +323,20 @@ def _symbolic_label_rows(Y: tf.Tensor, K: int, dtype: tf.DType) -> tf.Tensor:
         index = tf.where(valid, index, tf.zeros_like(index))
         rows = tf.one_hot(tf.cast(index, tf.int32), K, dtype=dtype)
         rule = f"Labels must be integers 0..{K - 1} for num_classes={K}."
+        advice = _from_one(K)
     else:
         P = Y if Y.dtype in (tf.float32, tf.float64) else tf.cast(Y, tf.float32)
         distance = abs(tf.reduce_sum(P, axis=-1) - 1.0)
         valid = tf.reduce_all(P >= 0, axis=-1) & (distance <= _sum_tolerance(Y.dtype.name))
         rows = tf.cast(Y, dtype)
         rule = f"Labels with {K} columns must be rows on the simplex (entries at least 0, sum 1)."
+        advice = f"{_LOGITS} {_WEIGHTS}"
     # The first invalid row, for the message. One row is appended so that an empty batch has one.
     invalid = tf.concat([tf.reshape(tf.cast(~valid, tf.float32), [-1]), [0.5]], axis=0)
     flat = tf.reshape(tf.cast(Y, tf.float64), [-1, width])
     flat = tf.concat([flat, tf.zeros([1, width], tf.float64)], axis=0)
     row = tf.argmax(invalid)
-    message = [rule, "The first other row and its value:", row, tf.gather(flat, row)]
+    # Words that depend on the values would keep XLA from compiling.
+    message = [rule, "The first other row and its value:", row, tf.gather(flat, row), advice]
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), message)]):
         return tf.where(valid[..., None], rows, tf.constant(np.nan, dtype))
