@@ -16,6 +16,7 @@ from scipy.spatial.distance import pdist
 
 from gpflow_ilr.codes import ILRCode, LabelCode
 from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.rows import as_rows
 
 __all__ = ["starting_kernel", "kmeans_plusplus", "greedy_variance"]
 
@@ -34,8 +35,10 @@ def starting_kernel(
     :param code: the number of classes K, for ILR models, or a label code (``model.code``).
     :param kernel_class: class of the kernel.
     :param ard: give each column a lengthscale of its own, in proportion to its spread.
+    :raises ValueError: if X is refused by :func:`gpflow_ilr.inputs.rows.as_rows`, as by the models.
+    :raises TypeError: likewise.
     """
-    X = _rows(X)
+    X = as_rows(X).numpy()
     code = code if isinstance(code, LabelCode) else ILRCode(code)
     amplitude = float(tf.reduce_mean(tf.square(code.targets)))
     spread = np.std(X, axis=0) if ard else np.ones(X.shape[1])
@@ -56,7 +59,7 @@ def kmeans_plusplus(X: InputData, num_inducing: int, seed: int = 0) -> np.ndarra
     :param seed: seed of the draws.
     :raises ValueError: if M < 1, or X has fewer than M distinct rows.
     """
-    X = _rows(X)
+    X = as_rows(X).numpy()
     check_count("num_inducing", num_inducing)
     rng = np.random.default_rng(seed)
     chosen = [int(rng.integers(len(X)))]
@@ -84,7 +87,7 @@ def greedy_variance(X: InputData, num_inducing: int, kernel: Kernel) -> np.ndarr
     :param kernel: the kernel to be used.
     :raises ValueError: if M < 1.
     """
-    X = _rows(X)
+    X = as_rows(X).numpy()
     check_count("num_inducing", num_inducing)
     variance = kernel(X, full_cov=False).numpy().copy()
     smallest = np.finfo(X.dtype).eps * len(X) * float(np.max(variance))
@@ -100,15 +103,6 @@ def greedy_variance(X: InputData, num_inducing: int, kernel: Kernel) -> np.ndarr
         variance[row] = 0.0
         chosen.append(row)
     return X[chosen]
-
-
-def _rows(X: InputData) -> np.ndarray:
-    rows: np.ndarray = np.asarray(X, dtype=gpflow.default_float())
-    if rows.ndim != 2 or len(rows) == 0:
-        raise ValueError(f"X must have shape [N, D] with N ≥ 1, but has {list(rows.shape)}.")
-    if not np.all(np.isfinite(rows)):
-        raise ValueError("X must be finite, but has NaN or infinite values. Impute or drop them.")
-    return rows
 
 
 def _evenly(num_rows: int, count: int) -> np.ndarray:

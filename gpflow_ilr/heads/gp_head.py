@@ -37,6 +37,7 @@ from gpflow_ilr.expectations import softmax as expectations
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
+from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.models import ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
 
@@ -194,7 +195,8 @@ class HeadLogic:
             some are enough.
         :raises ValueError: if there are fewer distinct rows than inducing inputs.
         """
-        X = _sample(features)
+        with self.precision():
+            X = _sample(features)
         if not self.built:
             self.build((None, X.shape[-1]))
         with self.precision():
@@ -363,16 +365,18 @@ def _rule_as_data(rule: NodeRule | None) -> dict[str, Any] | None:
 def _sample(features: Any) -> np.ndarray:
     """At most ADAPT_ROWS rows of the features."""
     if isinstance(features, tf.data.Dataset):
+        spec = features.element_spec
+        if not isinstance(spec, tf.TensorSpec) or spec.shape.rank not in (2, None):
+            raise ValueError(
+                f"features must be a dataset of batches [B, D], but its elements are {spec}. Map it to "
+                "the features alone, and batch them."
+            )
         batches, rows = [], 0
         for batch in features:
             batches.append(np.asarray(batch))
             rows += len(batches[-1])
             if rows >= ADAPT_ROWS:
                 break
-        features = np.concatenate(batches)
-    X = np.asarray(features)
-    if X.ndim != 2 or len(X) == 0:
-        raise ValueError(f"features must have shape [N, D] with N ≥ 1, but have {list(X.shape)}.")
-    if len(X) > ADAPT_ROWS:
-        X = X[np.linspace(0, len(X) - 1, ADAPT_ROWS).round().astype(int)]
-    return X
+        features = np.concatenate(batches) if batches else np.empty([0, 0])
+    X = as_rows(features, name="features").numpy()
+    return X[np.linspace(0, len(X) - 1, min(ADAPT_ROWS, len(X))).round().astype(int)]

@@ -7,12 +7,13 @@ in exactly one way is refused with a sentence that names the argument, the value
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.labels import as_labels, check_simplex_rows, label_rows, membership
-from gpflow_ilr.inputs.rows import as_column, as_inputs, check_data
+from gpflow_ilr.inputs.rows import as_column, as_inputs, as_rows, check_data
 
 __all__ = [
     "as_column",
     "as_inputs",
     "as_labels",
+    "as_rows",
     "check_count",
     "check_data",
     "check_simplex_rows",

@@ -36,13 +36,21 @@ def refuse_keras_layers(module: Any, name: str) -> None:
 
 
 def _attributes(module: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The module and what its attributes hold, also in lists and dictionaries, with their paths."""
+    """The module and what its attributes hold, at any depth, with their paths."""
     yield name, module
     if not isinstance(module, tf.Module):
         return
     for owner in (module, *module.submodules):
         place = name if owner is module else type(owner).__name__
         for attribute, value in vars(owner).items():
-            values = value.values() if isinstance(value, dict) else value
-            for leaf in values if isinstance(value, (dict, list, tuple)) else [value]:
-                yield f"{place}.{attribute}", leaf
+            if not attribute.startswith("_self_"):  # TensorFlow's notes of the other attributes
+                yield from ((f"{place}.{attribute}", leaf) for leaf in _leaves(value))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What lists, tuples and dictionaries hold, also within each other; or the value itself."""
+    if isinstance(value, (dict, list, tuple)):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(entry)
+    else:
+        yield value

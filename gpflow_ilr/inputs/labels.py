@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
 
+from gpflow_ilr.inputs.arrays import first, is_real, odd_row, row_name
 from gpflow_ilr.simplex import check_num_classes
 
 __all__ = ["as_labels", "check_num_classes", "membership", "label_rows", "check_simplex_rows"]
@@ -24,6 +25,8 @@ __all__ = ["as_labels", "check_num_classes", "membership", "label_rows", "check_
 _EPSILON = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
 
 _NUMBER_THE_CLASSES = "Number the classes: classes, y = np.unique(y, return_inverse=True)."
+_LOGITS = "Logits need a softmax, log-probabilities an exp."
+_WEIGHTS = "A row is one label: divide weights by their sum."
 
 
 def as_labels(y: Any, num_classes: int, num_rows: int | None = None) -> tf.Tensor:
@@ -140,20 +143,17 @@ def check_simplex_rows(rows: np.ndarray, name: str) -> None:
     bad = ~finite | negative | (abs(sums - 1.0) > _sum_tolerance(rows.dtype.name))
     if not bad.any():
         return
-    index = _first(bad)
+    index = first(bad)
     if not finite[index]:
         fault, advice = "is not finite", "Drop or repair such rows."
     elif negative[index]:
-        fault, advice = "has a negative entry", "Logits need a softmax, log-probabilities an exp."
+        fault, advice = "has a negative entry", _LOGITS
     else:
-        fault, advice = (
-            f"sums to {sums[index]:.9g}",
-            "A row is one label: divide weights by their sum.",
-        )
+        fault, advice = f"sums to {sums[index]:.9g}", _WEIGHTS
     shown = ", ".join(str(value) for value in rows[index][:6]) + ", ..." * (rows.shape[-1] > 6)
     raise ValueError(
         f"{name} with {rows.shape[-1]} columns must be rows on the simplex (entries at least 0, "
-        f"sum 1), but {_row(index)} {fault}: ({shown}). {advice}"
+        f"sum 1), but {row_name(index)} {fault}: ({shown}). {advice}"
     )
 
 
@@ -167,16 +167,6 @@ def _sum_tolerance(dtype_name: str) -> float:
     return max(2e-6, 4.0 * _epsilon(dtype_name))
 
 
-def _first(bad: np.ndarray) -> tuple[int, ...]:
-    """The position of the first entry that is True."""
-    return tuple(int(i) for i in np.argwhere(bad)[0])
-
-
-def _row(index: tuple[int, ...]) -> str:
-    """How sentences call a position among the leading dimensions."""
-    return f"row {index[0] if len(index) == 1 else index}"
-
-
 def _is_symbolic(y: Any) -> bool:
     """Whether the values of ``y`` cannot be read here: symbolic tensors and graphs' variables."""
     if isinstance(y, (list, tuple)):
@@ -188,12 +178,12 @@ def _is_symbolic(y: Any) -> bool:
 def _real_array(y: Any) -> np.ndarray:
     """``y`` as an array of booleans, integers or floats; anything else is refused."""
     if isinstance(y, np.ma.MaskedArray) and np.ma.is_masked(y):
-        row = _row(_first(np.ma.getmaskarray(y))[:1])
+        row = row_name(first(np.ma.getmaskarray(y))[:1])
         raise ValueError(f"Labels must not be masked, but {row} is. Drop or relabel such rows.")
     Y = _list_of_objects(y) if isinstance(y, (list, tuple)) else np.asarray(y)
     if Y.dtype == object:
         Y = _real_array_of_objects(Y)
-    if Y.dtype.kind not in "biuf" and Y.dtype.name != "bfloat16":
+    if not is_real(Y.dtype):
         value = f"row 0 has {Y.flat[0]!r}" if Y.size else "y is empty"
         raise ValueError(
             f"Labels must be real numbers, but {value} (dtype {Y.dtype.name}). "
@@ -208,8 +198,7 @@ def _list_of_objects(rows: list[Any] | tuple[Any, ...]) -> np.ndarray:
     if all(issubclass(row_type, numbers.Number) for row_type in set(map(type, rows))):
         return np.array(rows, dtype=object)
     rows = [row.numpy() if tf.is_tensor(row) else row for row in rows]
-    shapes = [np.array(row, dtype=object).shape for row in rows]
-    other = next((i for i, shape in enumerate(shapes) if shape != shapes[0]), None)
+    other = odd_row(rows)
     if other is not None:
         raise ValueError(
             f"Labels must be rows of one shape, but row {other} has {rows[other]!r} where row 0 "
@@ -232,13 +221,13 @@ def _real_array_of_objects(Y: np.ndarray) -> np.ndarray:
     if others:
         index = _first_of(Y, others)
         raise ValueError(
-            f"Labels must be real numbers, but {_row(index[:1])} has {Y[index]!r} "
+            f"Labels must be real numbers, but {row_name(index[:1])} has {Y[index]!r} "
             f"({type(Y[index]).__name__}). Drop rows without a label. " + _NUMBER_THE_CLASSES
         )
     if booleans and types != booleans:
         index = _first_of(Y, booleans)
         raise ValueError(
-            f"Labels must not mix booleans with numbers, but {_row(index[:1])} has {Y[index]}. "
+            f"Labels must not mix booleans with numbers, but {row_name(index[:1])} has {Y[index]}. "
             "Use integers only."
         )
     if booleans:
@@ -279,6 +268,11 @@ def _check_index_dtype(dtype_name: str, K: int) -> None:
         )
 
 
+def _from_one(K: int) -> str:
+    """What to do with labels that are counted from one."""
+    return f"Labels that run 1..{K}: subtract 1."
+
+
 def _check_indices(Y: np.ndarray, K: int) -> None:
     """Refuse class indices [..., 1] that are not integers 0..K-1."""
     _check_index_dtype(Y.dtype.name, K)
@@ -287,14 +281,14 @@ def _check_indices(Y: np.ndarray, K: int) -> None:
     bad = ~((indices >= 0) & (indices <= K - 1) & (indices == np.round(indices)))
     if not bad.any():
         return
-    index = _first(bad)
+    index = first(bad)
     value = indices[index]
     if not np.isfinite(value):
         advice = "Drop or relabel the rows without a label."
     elif value != np.round(value):
         advice = f"Soft labels are rows of {K} probabilities; for two classes (1 - p, p)."
     elif value == K and indices.min() >= 1:
-        advice = f"Labels that run 1..{K}: subtract 1."
+        advice = _from_one(K)
     elif K == 2 and np.isin(indices, (-1, 1)).all():
         advice = "Labels -1 and +1: use (y + 1) // 2."
     elif value < 0:
@@ -302,7 +296,7 @@ def _check_indices(Y: np.ndarray, K: int) -> None:
     else:
         advice = "Raise num_classes if there are more classes, or renumber them without gaps."
     raise ValueError(
-        f"Labels must be integers 0..{K - 1} for num_classes={K}, but {_row(index)} has label "
+        f"Labels must be integers 0..{K - 1} for num_classes={K}, but {row_name(index)} has label "
         f"{Y[..., 0][index]}. {advice}"
     )
 
@@ -329,17 +323,20 @@ def _symbolic_label_rows(Y: tf.Tensor, K: int, dtype: tf.DType) -> tf.Tensor:
         index = tf.where(valid, index, tf.zeros_like(index))
         rows = tf.one_hot(tf.cast(index, tf.int32), K, dtype=dtype)
         rule = f"Labels must be integers 0..{K - 1} for num_classes={K}."
+        advice = _from_one(K)
     else:
         P = Y if Y.dtype in (tf.float32, tf.float64) else tf.cast(Y, tf.float32)
         distance = abs(tf.reduce_sum(P, axis=-1) - 1.0)
         valid = tf.reduce_all(P >= 0, axis=-1) & (distance <= _sum_tolerance(Y.dtype.name))
         rows = tf.cast(Y, dtype)
         rule = f"Labels with {K} columns must be rows on the simplex (entries at least 0, sum 1)."
+        advice = f"{_LOGITS} {_WEIGHTS}"
     # The first invalid row, for the message. One row is appended so that an empty batch has one.
     invalid = tf.concat([tf.reshape(tf.cast(~valid, tf.float32), [-1]), [0.5]], axis=0)
     flat = tf.reshape(tf.cast(Y, tf.float64), [-1, width])
     flat = tf.concat([flat, tf.zeros([1, width], tf.float64)], axis=0)
-    first = tf.argmax(invalid)
-    message = [rule, "The first other row and its value:", first, tf.gather(flat, first)]
+    row = tf.argmax(invalid)
+    # Words that depend on the values would keep XLA from compiling.
+    message = [rule, "The first other row and its value:", row, tf.gather(flat, row), advice]
     with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), message)]):
         return tf.where(valid[..., None], rows, tf.constant(np.nan, dtype))

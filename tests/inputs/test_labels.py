@@ -16,6 +16,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
+import gpflow_ilr as gi
 from gpflow_ilr.inputs.labels import as_labels, check_simplex_rows, label_rows, membership
 
 INTEGERS = [np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -327,3 +328,39 @@ def test_a_variable_of_labels_is_checked_in_a_graph() -> None:
     Y.assign([[0.0], [2.0]])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Labels must be integers 0\.\.1"):
         rows()
+
+
+# --- what a graph says ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compile", [True, False])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64])
+def test_labels_from_one_get_the_same_advice_from_a_pipeline_as_from_an_array(
+    compile: bool,  # noqa: A002 - GPflow's name
+    dtype: type,
+) -> None:
+    X, y = np.linspace(0, 1, 6)[:, None], np.array([1, 2, 3, 1, 2, 3], dtype)
+    advice = "Labels that run 1..3: subtract 1."
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        as_labels(y, 3)
+    model = gi.ILRSVGP(gpflow.kernels.Matern32(), X[:2], num_classes=3, num_data=6)
+    batches = iter(tf.data.Dataset.from_tensor_slices((X, y)).repeat().batch(6))
+    closure = model.training_loss_closure(batches, compile=compile)
+    with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match=re.escape(advice)):
+        closure()
+
+
+@pytest.mark.parametrize(
+    ("Y", "advice"),
+    [
+        ([[1], [2], [3]], "Labels that run 1..3: subtract 1."),
+        ([[0.5, 0.4, 0.0]], "A row is one label: divide weights by their sum."),
+        ([[-0.5, 1.5, 0.0]], "Logits need a softmax, log-probabilities an exp."),
+    ],
+)
+def test_a_graph_gives_the_advice_of_the_sentence(Y: list, advice: str) -> None:
+    Y = tf.constant(Y)
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        label_rows(Y, 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=re.escape(advice)):
+        MODES["graph"](lambda Y: label_rows(Y, 3))(Y)

@@ -20,6 +20,14 @@ X = RNG.normal(size=(N, 4))
 Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
 
 
+class DeepKernel(gpflow.kernels.SquaredExponential):
+    """A kernel that holds a network, in a list as users do."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.parts = [network]
+
+
 @dataclass(frozen=True)
 class Stack:
     """A Keras package with the head and the loss made for it."""

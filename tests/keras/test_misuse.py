@@ -7,12 +7,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras
 
-import gpflow_ilr as gi
-from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.keras import check_keras
-from tests.keras.stacks import STACKS, K, Stack, X, Y
+from tests.keras.stacks import STACKS, DeepKernel, K, Stack, X, Y
 
 
 @pytest.fixture(params=STACKS)
@@ -111,6 +108,18 @@ def test_features_must_be_rows(stack: Stack) -> None:
         stack.head().adapt(X[0])
 
 
+def test_a_dataset_of_something_else_than_batches_of_features_is_refused(stack: Stack) -> None:
+    rows = tf.data.Dataset.from_tensor_slices((X, Y))
+    for dataset in (rows.batch(5), rows.map(lambda x, y: x)):
+        with pytest.raises(ValueError, match="Map it to the features alone, and batch them"):
+            stack.head().adapt(dataset)
+    with pytest.raises(ValueError, match=r"features must have shape .* at least one row"):
+        stack.head().adapt(rows.map(lambda x, y: x).batch(5).take(0))
+    missing = tf.where(tf.range(len(X))[:, None] == 7, np.nan, X)
+    with pytest.raises(ValueError, match="features must be finite, but row 7, column 0 is nan"):
+        stack.head().adapt(tf.data.Dataset.from_tensor_slices(missing).batch(5))
+
+
 def test_labels_that_could_be_misread_are_refused(stack: Stack) -> None:
     model = stack.compiled(stack.model(), run_eagerly=True)
     with pytest.raises(ValueError, match="subtract 1"):
@@ -130,31 +139,7 @@ def test_keras_that_would_train_copies_is_refused() -> None:
     check_keras("3.10.0", "tensorflow")
 
 
-class DeepKernel(gpflow.kernels.SquaredExponential):
-    def __init__(self, network: Any) -> None:
-        super().__init__()
-        self.parts = [network]
-
-
-def test_a_keras_3_layer_inside_a_gpflow_module_is_refused(stack: Stack) -> None:
+def test_a_kernel_with_a_keras_3_layer_inside_is_refused(stack: Stack) -> None:
     head = stack.head(kernel=lambda: DeepKernel(keras.layers.Dense(2)))
     with pytest.raises(TypeError, match=r"before a gpflow_ilr\.keras\.GPHead"):
         head.adapt(X)
-    with pytest.raises(TypeError, match="model is a Keras 3 layer"):
-        refuse_keras_layers(STACKS["keras"].head(), "model")
-    inside = gpflow.kernels.Matern32() + DeepKernel(keras.layers.Dense(2))
-    with pytest.raises(TypeError, match=r"DeepKernel\.parts is a Keras 3 layer \(Dense\)"):
-        refuse_keras_layers(inside, "kernel")
-    refuse_keras_layers(DeepKernel(tf_keras.layers.Dense(2)), "kernel")  # which GPflow trains
-
-
-def test_models_refuse_a_keras_3_layer_in_their_kernel_or_mean() -> None:
-    kernel = DeepKernel(keras.layers.Dense(2))
-    data = (X, np.arange(len(X)) % 3)
-    for build in (
-        lambda: gi.ILRGPR(data, kernel, num_classes=3),
-        lambda: gi.ILRSGPR(data, kernel, X[:4], num_classes=3),
-        lambda: gi.ILRSVGP(kernel, X[:4], num_classes=3),
-    ):
-        with pytest.raises(TypeError, match=r"DeepKernel\.parts is a Keras 3 layer"):
-            build()

@@ -1,0 +1,58 @@
+"""Claims about counts: which values are counts, and what is said of the others."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpflow_ilr.inputs.counts import check_count
+
+
+@given(st.integers(-5, 5), st.integers(0, 100))
+def test_integers_of_any_kind_become_python_integers(smallest: int, above: int) -> None:
+    value = smallest + above
+    for given_value in (value, np.int64(value), np.int16(value)):
+        count = check_count("num_rows", given_value, smallest)
+        assert type(count) is int
+        assert count == value
+    with pytest.raises(
+        ValueError, match=f"num_rows must be an integer of at least {smallest}, but"
+    ):
+        check_count("num_rows", smallest - 1 - above, smallest)
+
+
+def test_a_count_is_at_least_one_unless_said_otherwise() -> None:
+    assert check_count("num_burnin", 0, smallest=0) == 0
+    with pytest.raises(
+        ValueError, match=r"^num_rows must be an integer of at least 1, but is 0\.$"
+    ):
+        check_count("num_rows", 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "True"),
+        (np.bool_(True), repr(np.bool_(True))),
+        (2.0, "2.0"),
+        (np.float32(2), repr(np.float32(2))),
+        (float("nan"), "nan"),
+        ("2", "'2'"),
+        (None, "None"),
+        ([2], "[2]"),
+        (np.array(2), "array(2)"),
+        (np.array([2, 3]), "array([2, 3])"),
+        (tf.constant(2), "<tf.Tensor"),
+        (1j, "1j"),
+    ],
+)
+def test_what_is_no_integer_is_refused_and_shown(value: Any, shown: str) -> None:
+    sentence = f"num_bins must be an integer of at least 1, but is {shown}"
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        check_count("num_bins", value)
