@@ -1,5 +1,8 @@
 """Exact sampling of the logistic-softmax models' latents, by Gibbs sampling.
 
+It is exact with the package `polyagamma` (extra ``augmented``); without it the Pólya-Gamma variables
+of the first two moves are approximate (:mod:`gpflow_ilr.augmented.polya_gamma`), and a warning says so.
+
 A sweep takes the latents f_j ~ N(μ_j, K_j) at the N training inputs through up to three moves, each
 of which leaves the posterior p(F | y) invariant. Every move but the last ends in draws from Gaussian
 conditionals f_j ~ N(S_j (κ_j + K_j⁻¹ μ_j), S_j), S_j = (K_j⁻¹ + diag ω_j)⁻¹: O(N³) for each latent.

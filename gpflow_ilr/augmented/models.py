@@ -1,8 +1,9 @@
 """Exact logistic-softmax and bijective-softmax GP classifiers, by Gibbs sampling.
 
-LSM and BSM are the paper's augmented baselines. Both are sampled exactly
-(:mod:`gpflow_ilr.augmented.gibbs`) at given hyperparameters; the hyperparameters are learned
-beforehand on the closed-form bound that the same augmentation gives
+LSM and BSM are the paper's augmented baselines. Both are sampled
+(:mod:`gpflow_ilr.augmented.gibbs`) at given hyperparameters: exactly if the package `polyagamma` is
+installed (``pip install 'gpflow_ilr[augmented]'``), else approximately and with a warning. The
+hyperparameters are learned beforehand on the closed-form bound that the same augmentation gives
 (:mod:`gpflow_ilr.augmented.coordinate_ascent`)::
 
     model = LogisticSoftmaxGP((X, y), kernel, num_classes=K)
@@ -250,7 +251,10 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
 
 
 class LogisticSoftmaxGP(AugmentedGP):
-    """LSM: p(y = k | f) = σ(f_k) / Σ_j σ(f_j) with K latent GPs, sampled exactly.
+    """LSM: p(y = k | f) = σ(f_k) / Σ_j σ(f_j) with K latent GPs, by Gibbs sampling.
+
+    Sampling is exact with the package `polyagamma` (extra ``augmented``); without it, it is
+    approximate, and warns.
 
     :param data: X [N, D] and hard labels: [N] or [N, 1] class indices, or [N, K] one-hot rows.
     :param kernel: kernel of the latents, or GPflow's ``SharedIndependent`` or
@@ -277,6 +281,8 @@ class LogisticSoftmaxGP(AugmentedGP):
 
 class BijectiveSoftmaxGP(AugmentedGP):
     """BSM: as LSM, but the last class has no latent, only σ(0) = ½: K − 1 latent GPs.
+
+    As with LSM, sampling is exact with the package `polyagamma` (extra ``augmented``).
 
     The classes are not treated alike. The fixed class is the last one, K − 1; no other class can
     have a probability above 2/3, so the NLL is at least 0.405 times the share of points of the
