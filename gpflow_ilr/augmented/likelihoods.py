@@ -29,6 +29,7 @@ from gpflow.likelihoods import Likelihood
 
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import NodeRule, default_rule
+from gpflow_ilr.expectations.logarithms import label_log_density
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.linalg.row_chunks import map_rows
 
@@ -80,6 +81,7 @@ class AugmentedLikelihood(Likelihood):
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        # Finite wherever F is: no probability is formed that could underflow.
         log_p = self.link.log_probabilities(F)
         return tf.reduce_sum(label_rows(Y, self.num_classes, log_p.dtype) * log_p, axis=-1)
 
@@ -104,8 +106,8 @@ class AugmentedLikelihood(Likelihood):
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_p = tf.math.log(self.expected_probabilities(Fmu, Fvar))
-        return tf.reduce_sum(label_rows(Y, self.num_classes, log_p.dtype) * log_p, axis=-1)
+        p = self.expected_probabilities(Fmu, Fvar)
+        return label_log_density(p, label_rows(Y, self.num_classes, p.dtype))
 
     @inherit_check_shapes
     def _variational_expectations(

@@ -27,6 +27,7 @@ from scipy.linalg import solve_triangular
 from gpflow_ilr.augmented.likelihoods import AugmentedLikelihood
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import Sobol
+from gpflow_ilr.expectations.logarithms import entropy, label_log_density
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.jitter import absolute_jitter
@@ -255,7 +256,7 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         Y = tf.convert_to_tensor(y)
         Y = label_rows(Y[:, None] if Y.shape.rank == 1 else Y, self.likelihood.num_classes)
         p, _ = self.predict_y(X, full_cov, full_output_cov)
-        return tf.reduce_sum(tf.math.multiply_no_nan(tf.math.log(p), Y), axis=-1)
+        return label_log_density(p, Y)
 
     def predict_f_samples(
         self,
@@ -299,12 +300,8 @@ class SampledPredictions(metaclass=abc.ABCMeta):
 
         :param Xnew: [..., N, D].
         """
-
-        def entropy(log_pi: tf.Tensor) -> tf.Tensor:
-            return -tf.reduce_sum(tf.exp(log_pi) * log_pi, axis=-1, keepdims=True)
-
-        total = entropy(tf.math.log(self._average(Xnew, tf.exp)))[..., 0]
-        aleatoric = self._average(Xnew, entropy)[..., 0]
+        total = entropy(self._average(Xnew, tf.exp))
+        aleatoric = self._average(Xnew, lambda log_pi: entropy(tf.exp(log_pi))[..., None])[..., 0]
         return Entropies(total, aleatoric, tf.maximum(total - aleatoric, 0.0))
 
 

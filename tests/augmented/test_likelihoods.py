@@ -185,6 +185,20 @@ def test_predictions_integrate_over_the_latents(name, likelihood, rng):
     assert np.max(np.abs(mean - likelihood.conditional_mean(None, m))) > 0.04
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_probability_that_underflows_costs_the_log_of_the_smallest_number(likelihood, dtype):
+    m = np.tile(np.array([-2000.0, 1.0, 1.0], dtype)[: likelihood.latent_dim], (3, 1))
+    v, y = np.ones_like(m), np.arange(3)[:, None]
+    p = likelihood.predict_mean_and_var(None, m, v)[0].numpy()
+    assert np.all(p[:, 0] == 0)
+    density = likelihood.predict_log_density(None, m, v, y)
+    assert_allclose(density, [np.log(np.finfo(dtype).tiny), *np.log(p[0, 1:])], rtol=1e-6)
+    # Where no probability is averaged there is nothing to underflow.
+    log_prob = likelihood.log_prob(None, m, y)
+    assert_allclose(log_prob[0], -2000, rtol=1e-3)
+    assert_allclose(np.exp(log_prob), likelihood.conditional_mean(None, m)[0], rtol=1e-6)
+
+
 def test_predictions_do_not_depend_on_batches_or_blocks(likelihood, rng, monkeypatch):
     m, v, _ = moments(likelihood, rng, num_rows=50)
     whole = likelihood.predict_mean_and_var(None, m, v)[0]
