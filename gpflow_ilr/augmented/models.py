@@ -28,12 +28,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Module, RegressionData
-from gpflow.kernels import (
-    Kernel,
-    MultioutputKernel,
-    SeparateIndependent,
-    SharedIndependent,
-)
+from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
@@ -52,6 +47,7 @@ from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import membership
 from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.linalg.jitter import relative_jitter
+from gpflow_ilr.models.outputs import independent_kernels
 from gpflow_ilr.starting import starting_kernel
 
 __all__ = ["LogisticSoftmaxGP", "BijectiveSoftmaxGP"]
@@ -84,35 +80,17 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
                 "observed classes. Pass class indices, for instance y.argmax(axis=1)."
             )
         kernel = _wide_kernel(X, likelihood.num_classes) if kernel is None else kernel
+        independent_kernels(kernel, likelihood.num_latents)  # refuses a kernel that does not fit
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latents)
         self.data = (X, labels[:, None])
-        self._check_kernel()
         self.chains: Chains | None = None
         self._verified: _Verified | None = None
         self._posterior: SampledPosterior | None = None
 
     @property
-    def _kernels(self) -> Sequence[Kernel]:
+    def _kernels(self) -> list[Kernel]:
         """One kernel for all latents, or one each."""
-        if isinstance(self.kernel, SeparateIndependent):
-            return list(self.kernel.kernels)
-        return [self.kernel.kernel if isinstance(self.kernel, SharedIndependent) else self.kernel]
-
-    def _check_kernel(self) -> None:
-        L = self.num_latent_gps
-        if isinstance(self.kernel, SeparateIndependent) and len(self.kernel.kernels) != L:
-            raise ValueError(
-                f"The SeparateIndependent kernel has {len(self.kernel.kernels)} kernels, but "
-                f"{self.likelihood.num_classes} classes need {L}, one for each latent."
-            )
-        if isinstance(self.kernel, MultioutputKernel) and not isinstance(
-            self.kernel, (SeparateIndependent, SharedIndependent)
-        ):
-            raise TypeError(
-                f"{type(self.kernel).__name__} mixes the latents, which the sampler takes to be "
-                "independent. Pass a single-output kernel, SharedIndependent or "
-                "SeparateIndependent."
-            )
+        return independent_kernels(self.kernel, self.num_latent_gps)
 
     def _prior(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Covariances [1 or L, N, N], with jitter, and means [N, L] at the training inputs."""

@@ -307,10 +307,16 @@ def test_bad_input_is_refused_with_a_sentence():
         LogisticSoftmaxGP((X[:, 0], y), kernel(), num_classes=3)
     with pytest.raises(ValueError, match="pair"):
         LogisticSoftmaxGP(X, kernel(), num_classes=3)
-    with pytest.raises(ValueError, match="has 2 kernels"):
-        build("LSM", kernel=gpflow.kernels.SeparateIndependent([kernel(), kernel()]))
-    with pytest.raises(TypeError, match="LinearCoregionalization mixes the latents"):
+    for of_two in (
+        gpflow.kernels.SeparateIndependent([kernel(), kernel()]),
+        gpflow.kernels.SharedIndependent(kernel(), output_dim=2),
+    ):
+        with pytest.raises(ValueError, match="is for 2 latent functions, but the model has 3"):
+            build("LSM", kernel=of_two)
+    with pytest.raises(TypeError, match="LinearCoregionalization mixes the latent functions"):
         build("LSM", kernel=gpflow.kernels.LinearCoregionalization([kernel()], W=np.ones((3, 1))))
+    with pytest.raises(TypeError, match="kernel must be a GPflow kernel"):
+        build("LSM", kernel="rbf")
     for name in ("num_samples", "num_chains", "thinning", "num_burnin"):
         with pytest.raises(ValueError, match=f"{name} must be an integer"):
             build("LSM").sample(**{name: -1})
