@@ -7,7 +7,7 @@ therefore exactly one sweep of coordinate ascent, minibatches need no stored loc
 kernel and inducing inputs are learned by Adam or L-BFGS on the same objective::
 
     likelihood = LogisticSoftmaxLikelihood(num_classes=K)
-    model = gpflow.models.SVGP(kernel, likelihood, Z, num_latent_gps=likelihood.num_latents)
+    model = gpflow.models.SVGP(kernel, likelihood, Z, num_latent_gps=likelihood.num_latent_gps)
 
 The bounds are looser than E_q[log p(y | f)], the factorised one much more so; their values are not
 comparable as evidence with each other or with those of other models. The links are bounded, so
@@ -37,8 +37,8 @@ __all__ = ["LogisticSoftmaxLikelihood", "BijectiveSoftmaxLikelihood"]
 
 Bound = Literal["marginal", "factorised"]
 
-# Elements (rows × nodes × classes) of one block of rows.
-_BLOCK_ELEMENTS = 2**22
+# Elements (rows × nodes × classes) of one chunk of rows.
+_CHUNK_ELEMENTS = 2**22
 
 
 class AugmentedLikelihood(Likelihood):
@@ -58,7 +58,7 @@ class AugmentedLikelihood(Likelihood):
     def __init__(
         self, link: LogisticSoftmaxLink, bound: Bound = "marginal", nodes: NodeRule | None = None
     ) -> None:
-        super().__init__(input_dim=None, latent_dim=link.num_latents, observation_dim=None)
+        super().__init__(input_dim=None, latent_dim=link.num_latent_gps, observation_dim=None)
         if bound not in ("marginal", "factorised"):
             raise ValueError(f"bound must be 'marginal' or 'factorised', but it is {bound!r}.")
         if nodes is not None and not isinstance(nodes, NodeRule):
@@ -67,7 +67,7 @@ class AugmentedLikelihood(Likelihood):
             )
         self.link = link
         self.bound = bound
-        self.nodes = default_rule(link.num_latents) if nodes is None else nodes
+        self.nodes = default_rule(link.num_latent_gps) if nodes is None else nodes
 
     @property
     def num_classes(self) -> int:
@@ -75,9 +75,9 @@ class AugmentedLikelihood(Likelihood):
         return self.link.num_classes
 
     @property
-    def num_latents(self) -> int:
+    def num_latent_gps(self) -> int:
         """Number of latents L, and so of latent GPs."""
-        return self.link.num_latents
+        return self.link.num_latent_gps
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
@@ -133,20 +133,20 @@ class AugmentedLikelihood(Likelihood):
         """
         Fmu = tf.convert_to_tensor(Fmu)
         Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
-        num_nodes = self.nodes(self.num_latents, Fmu.dtype)[0].shape[0]
+        num_nodes = self.nodes(self.num_latent_gps, Fmu.dtype)[0].shape[0]
         p = map_rows(
             self._expected_probabilities,
-            [tf.reshape(x, [-1, self.num_latents]) for x in (Fmu, Fvar)],
-            max(1, _BLOCK_ELEMENTS // (num_nodes * self.num_classes)),
+            [tf.reshape(x, [-1, self.num_latent_gps]) for x in (Fmu, Fvar)],
+            max(1, _CHUNK_ELEMENTS // (num_nodes * self.num_classes)),
         )[0]
         return tf.reshape(p, tf.concat([tf.shape(Fmu)[:-1], [self.num_classes]], axis=0))
 
     def _expected_probabilities(self, mean: tf.Tensor, variance: tf.Tensor) -> list[tf.Tensor]:
-        """Σ_s w_s p(y | m + √v g_s) for one block of rows."""
-        num_rows, num_latents = tf.shape(mean)[0], self.num_latents
-        num_coordinates = num_rows * num_latents if self.nodes.per_row else num_latents
+        """Σ_s w_s p(y | m + √v g_s) for one chunk of rows."""
+        num_rows, num_latent_gps = tf.shape(mean)[0], self.num_latent_gps
+        num_coordinates = num_rows * num_latent_gps if self.nodes.per_row else num_latent_gps
         nodes, weights = self.nodes(num_coordinates, mean.dtype)
-        nodes = tf.reshape(nodes, [tf.shape(nodes)[0], -1, num_latents])  # [S, R or 1, L]
+        nodes = tf.reshape(nodes, [tf.shape(nodes)[0], -1, num_latent_gps])  # [S, R or 1, L]
         # A variance below the rounding of one changes nothing but the slope of √, ∞ at 0.
         sd = tf.sqrt(tf.maximum(variance, np.finfo(mean.dtype.as_numpy_dtype).eps))
         p = tf.exp(self.link.log_probabilities(mean + sd * nodes))

@@ -80,8 +80,10 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
                 "observed classes. Pass class indices, for instance y.argmax(axis=1)."
             )
         kernel = _wide_kernel(X, likelihood.num_classes) if kernel is None else kernel
-        independent_kernels(kernel, likelihood.num_latents)  # refuses a kernel that does not fit
-        super().__init__(kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latents)
+        independent_kernels(kernel, likelihood.num_latent_gps)  # refuses a kernel that does not fit
+        super().__init__(
+            kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latent_gps
+        )
         self.data = (X, labels[:, None])
         self.chains: Chains | None = None
         self._verified: _Verified | None = None

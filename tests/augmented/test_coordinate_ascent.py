@@ -23,8 +23,14 @@ def problem(name, variance=4.0, num_rows=45):
     """X, K [1, N, N], prior mean, one-hot rows over classes, and over latents."""
     X, y = three_blobs(num_rows)
     K = squared_exponential(X, X, variance, 1.0) + 1e-6 * variance * np.eye(len(X))
-    num_latents, _ = SETTINGS[name]
-    return X, K[None], np.zeros((len(X), num_latents)), np.eye(3)[y], np.eye(3, num_latents)[y]
+    num_latent_gps, _ = SETTINGS[name]
+    return (
+        X,
+        K[None],
+        np.zeros((len(X), num_latent_gps)),
+        np.eye(3)[y],
+        np.eye(3, num_latent_gps)[y],
+    )
 
 
 @pytest.mark.parametrize("name", LINKS)
@@ -59,17 +65,17 @@ def test_a_broad_start_would_find_a_worse_optimum():
 def test_bound_is_below_the_exact_evidence(name, labels):
     link = LINKS[name]
     K = 2.0 * np.array([[1.0, 0.6], [0.6, 1.0]])[: len(labels), : len(labels)]
-    size = len(labels) * link.num_latents
+    size = len(labels) * link.num_latent_gps
     x, w = np.polynomial.hermite_e.hermegauss(30)
     nodes = np.stack(np.meshgrid(*[x] * size, indexing="ij"), -1)
-    white = nodes.reshape(-1, len(labels), link.num_latents)
+    white = nodes.reshape(-1, len(labels), link.num_latent_gps)
     weights = np.prod(np.stack(np.meshgrid(*[w / w.sum()] * size, indexing="ij"), -1), -1)
     s = expit(np.einsum("nm,sml->snl", np.linalg.cholesky(K), white))
     shares = np.concatenate([s, np.full((*s.shape[:-1], 1), 0.5)], -1) if name == "BSM" else s
     p = shares / shares.sum(axis=-1, keepdims=True)
     likelihood = np.prod(p[:, np.arange(len(labels)), labels], axis=1)
     evidence = np.log(weights.reshape(-1) @ likelihood)
-    mu = np.zeros((len(labels), link.num_latents))
+    mu = np.zeros((len(labels), link.num_latent_gps))
     bound = maximised_bound(link, K[None], mu, np.eye(3)[labels])
     assert evidence - 0.6 * len(labels) < bound < evidence
 

@@ -113,7 +113,7 @@ def test_predictions_are_deterministic_and_do_not_depend_on_batches(fitted, monk
     leading = model.predict_y(XNEW.reshape(3, 3, 2))[0]
     assert_allclose(tf.reshape(leading, [9, 3]), p, rtol=1e-10)
     mean, var = model.predict_f(XNEW)
-    monkeypatch.setattr(sampled, "_BLOCK_ELEMENTS", 4 * 1024 * 3)
+    monkeypatch.setattr(sampled, "_CHUNK_ELEMENTS", 4 * 1024 * 3)
     assert_allclose(model.predict_y(XNEW)[0], p, rtol=1e-10)
     assert_allclose(model.predict_f(XNEW)[0], mean, rtol=1e-10)
     assert_allclose(model.predict_f(XNEW)[1], var, rtol=1e-10)
@@ -243,10 +243,10 @@ def test_separate_kernels_and_a_mean_function_are_used():
 
 def test_binary_problems_have_two_latents_or_one():
     X, y = three_blobs(num_rows=20)
-    for cls, num_latents in ((LogisticSoftmaxGP, 2), (BijectiveSoftmaxGP, 1)):
+    for cls, num_latent_gps in ((LogisticSoftmaxGP, 2), (BijectiveSoftmaxGP, 1)):
         model = cls((X, y == 0), kernel(), num_classes=2)
         model.sample(num_samples=300, num_burnin=50)
-        assert model.predict_f(XNEW)[0].shape == (9, num_latents)
+        assert model.predict_f(XNEW)[0].shape == (9, num_latent_gps)
         assert model.predict_y(XNEW)[0].shape == (9, 2)
 
 
