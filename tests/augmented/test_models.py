@@ -76,7 +76,7 @@ def test_separate_kernels_and_a_mean_function_are_used():
         mean_function=gpflow.functions.Constant(0.5),
     )
     assert_allclose(separate.elbo(), shared.elbo(), rtol=1e-8)
-    reports = [m.sample(num_samples=600, num_burnin=100) for m in (separate, shared)]
+    reports = [m.sample(num_samples=300, num_burnin=100) for m in (separate, shared)]
     p, q = (m.predict_y(XNEW)[0] for m in (separate, shared))
     # Two chains each, of which the worst standard error is that of a training row.
     error = np.hypot(*(np.max(r.standard_error) for r in reports))
