@@ -25,6 +25,8 @@ EXTRAS["test"] = [
     "pytest>=8",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",
+    # ArviZ announces another interface for version 1.
+    "arviz>=0.23,<1",
     "composition-stats>=2.0",
     "pandas>=2.0",
 ]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import tensorflow_probability as tfp
 from numpy.typing import NDArray
 from scipy.special import ndtri
 from scipy.stats import rankdata
@@ -19,8 +20,8 @@ __all__ = ["Convergence", "rhat", "effective_sample_size"]
 
 Array = NDArray[np.float64]
 
-# Columns worked on together; the autocovariances of one block are a few tens of megabytes.
-_BLOCK_COLUMNS = 256
+# Columns worked on together; the autocovariances of one chunk are a few tens of megabytes.
+_CHUNK_COLUMNS = 256
 
 # Fewer samples in a chain leave no two values in a half chain to take a variance of.
 _FEWEST_SAMPLES = 4
@@ -51,21 +52,21 @@ def effective_sample_size(draws: Array) -> Array:
 
 
 def _per_quantity(statistic: Callable[[Array], Array], draws: Array) -> Array:
-    """Apply `statistic`, from split chains [2C, S/2, Q] to [Q], in blocks of columns."""
+    """Apply `statistic`, from split chains [S/2, 2C, Q] to [Q], in chunks of columns."""
     num_chains, num_samples, *shape = draws.shape
     if num_samples < _FEWEST_SAMPLES:
         return np.full(shape, np.nan)
     half = num_samples // 2
-    flat = draws.reshape(num_chains, num_samples, -1)
+    flat = np.moveaxis(draws.reshape(num_chains, num_samples, -1), 1, 0)
     # An odd sample in the middle belongs to neither half.
-    split = np.concatenate([flat[:, :half], flat[:, num_samples - half :]])
-    blocks = range(0, split.shape[-1], _BLOCK_COLUMNS)
-    values = [statistic(split[..., i : i + _BLOCK_COLUMNS]) for i in blocks]
+    split = np.concatenate([flat[:half], flat[-half:]], axis=1)
+    chunks = range(0, split.shape[-1], _CHUNK_COLUMNS)
+    values = [statistic(split[..., i : i + _CHUNK_COLUMNS]) for i in chunks]
     return np.concatenate(values).reshape(shape)
 
 
 def _rank_normalised(x: Array) -> Array:
-    """Normal scores of the ranks over all chains, [C, S, Q]."""
+    """Normal scores of the ranks over all chains, [S, C, Q]."""
     size = x.shape[0] * x.shape[1]
     ranks = rankdata(x.reshape(size, -1), axis=0)
     return ndtri((ranks - 0.375) / (size + 0.25)).reshape(x.shape)
@@ -77,39 +78,39 @@ def _rhat(x: Array) -> Array:
 
 
 def _potential(x: Array) -> Array:
-    """√(var⁺ / W): pooled variance over the mean variance within chains."""
-    within = np.mean(np.var(x, axis=1, ddof=1), axis=0)
-    return np.sqrt(_divide(_pooled_variance(x, within), within))
-
-
-def _pooled_variance(x: Array, within: Array) -> Array:
-    size = x.shape[1]
-    return (size - 1) / size * within + np.var(np.mean(x, axis=1), axis=0, ddof=1)
-
-
-def _divide(a: Array, b: Array) -> Array:
-    """a/b, where 0/0 is 1: a quantity that never moves anywhere agrees with itself."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((a == 0) & (b == 0), 1.0, a / b)
+    """√(var⁺ / W); TFP has Brooks and Gelman's (1 + 1/C) var⁺/W − (S − 1)/(CS) instead."""
+    size, num_chains, _ = x.shape
+    factor = tfp.mcmc.potential_scale_reduction(x).numpy() + (size - 1) / (num_chains * size)
+    # A quantity that never moves anywhere agrees with itself.
+    return np.where(np.ptp(x, axis=(0, 1)) == 0, 1.0, np.sqrt(factor / (1 + 1 / num_chains)))
 
 
 def _effective_sample_size(x: Array) -> Array:
+    """CS/τ, τ the time of autocorrelation, estimated as in Stan and ArviZ.
+
+    Not by ``tfp.mcmc.effective_sample_size``, which weighs the lags in another way and has neither
+    the monotone sequence nor the cap; and TFP's autocorrelations log a warning at every call.
+    """
     x = _rank_normalised(x)
-    num_chains, size, _ = x.shape
-    deviation = x - np.mean(x, axis=1, keepdims=True)
-    spectrum = np.fft.rfft(deviation, n=2 * size, axis=1)
-    covariance = np.mean(np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :size], axis=0) / size
-    within = covariance[0] * size / (size - 1)
-    correlation = 1.0 - _divide(within - covariance, _pooled_variance(x, within))
+    size, num_chains, _ = x.shape
+    spectrum = np.fft.rfft(x - np.mean(x, axis=0), n=2 * size, axis=0)
+    covariance = np.mean(np.fft.irfft(np.abs(spectrum) ** 2, axis=0)[:size], axis=1) / size
+    variance = covariance[0] + np.var(np.mean(x, axis=0), axis=0, ddof=1)
+    with np.errstate(invalid="ignore"):
+        correlation = 1.0 - (covariance[0] * size / (size - 1) - covariance) / variance
     correlation[0] = 1.0
     # Geyer: sums of neighbouring correlations are positive and falling; past the first one that is
-    # not there is only noise.
-    pairs = correlation[0 : size - 1 : 2] + correlation[1:size:2]
+    # not there is only noise, of which Stan keeps the first correlation, once, if it is positive.
+    last = 2 * max(1, (size - 1) // 2)
+    pairs = correlation[0:last:2] + correlation[1:last:2]
     kept = np.cumprod(pairs > 0, axis=0)
-    time = -1.0 + 2.0 * np.sum(kept * np.minimum.accumulate(pairs, axis=0), axis=0)
+    kept[-1] = 0
+    rest = np.take_along_axis(correlation, 2 * np.sum(kept, axis=0, keepdims=True), axis=0)[0]
+    falling = np.sum(kept * np.minimum.accumulate(pairs, axis=0), axis=0)
+    time = -1.0 + 2.0 * falling + np.maximum(rest, 0.0)
     total = num_chains * size
     # Antithetic chains may beat independence, but no finite run can show by how much.
-    return total / np.maximum(time, 1.0 / np.log10(total))
+    return np.where(variance == 0, total, total / np.maximum(time, 1.0 / np.log10(total)))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """Exact sampling of the logistic-softmax models' latents, by Gibbs sampling.
 
+It is exact with the package `polyagamma` (extra ``augmented``); without it the Pólya-Gamma variables
+of the first two moves are approximate (:mod:`gpflow_ilr.augmented.polya_gamma`), and a warning says so.
+
 A sweep takes the latents f_j ~ N(μ_j, K_j) at the N training inputs through up to three moves, each
 of which leaves the posterior p(F | y) invariant. Every move but the last ends in draws from Gaussian
 conditionals f_j ~ N(S_j (κ_j + K_j⁻¹ μ_j), S_j), S_j = (K_j⁻¹ + diag ω_j)⁻¹: O(N³) for each latent.
@@ -70,7 +73,7 @@ class GibbsSampler:
     ) -> None:
         self.link = link
         # One-hot over the latents: the fixed class of BSM is a row of zeros.
-        self.Y = np.eye(link.num_classes, link.num_latents)[labels]
+        self.Y = np.eye(link.num_classes, link.num_latent_gps)[labels]
         self.mean = np.asarray(mean, float)
         self.covariance = np.asarray(covariance, float)
         try:
@@ -93,7 +96,7 @@ class GibbsSampler:
         :param rng: source of randomness.
         """
         draws = []
-        for j in range(self.link.num_latents):
+        for j in range(self.link.num_latent_gps):
             mean, _, cholesky = self._prior_of(j)
             draws.append(mean + cholesky @ rng.standard_normal(len(mean)))
         return np.stack(draws, axis=1)
@@ -122,7 +125,8 @@ class GibbsSampler:
         omega = draw_polya_gamma(self.Y + n, F, rng)
         kappa = 0.5 * (self.Y - n)
         draws = [
-            self.draw_latent(j, kappa[:, j], omega[:, j], rng) for j in range(self.link.num_latents)
+            self.draw_latent(j, kappa[:, j], omega[:, j], rng)
+            for j in range(self.link.num_latent_gps)
         ]
         return np.stack(draws, axis=1)
 
@@ -136,7 +140,7 @@ class GibbsSampler:
         log_r = np.log(self.link.weights)
         log_d = np.log(self.link.offset) if self.link.offset > 0 else -np.inf
         log_shares = log_r + log_expit(F)
-        for j in range(self.link.num_latents):
+        for j in range(self.link.num_latent_gps):
             log_A = np.logaddexp.reduce(np.delete(log_shares, j, axis=1), axis=1, initial=log_d)
             a = np.logaddexp(0.0, log_r[j] - log_A)
             z = np.maximum(self.Y[:, j], rng.random(len(F)) < expit(F[:, j]))
@@ -176,7 +180,7 @@ class GibbsSampler:
         common = np.mean(F - self.mean, axis=1, keepdims=True)
         rest = F - common
         noise = rng.standard_normal(len(F))
-        partner = (self.cholesky[0] @ noise)[:, None] / np.sqrt(self.link.num_latents)
+        partner = (self.cholesky[0] @ noise)[:, None] / np.sqrt(self.link.num_latent_gps)
         threshold = self._log_likelihood(F) - rng.exponential()
         angle = rng.uniform(0.0, 2.0 * np.pi)
         low, high = angle - 2.0 * np.pi, angle

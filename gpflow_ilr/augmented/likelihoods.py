@@ -7,7 +7,7 @@ therefore exactly one sweep of coordinate ascent, minibatches need no stored loc
 kernel and inducing inputs are learned by Adam or L-BFGS on the same objective::
 
     likelihood = LogisticSoftmaxLikelihood(num_classes=K)
-    model = gpflow.models.SVGP(kernel, likelihood, Z, num_latent_gps=likelihood.num_latents)
+    model = gpflow.models.SVGP(kernel, likelihood, Z, num_latent_gps=likelihood.num_latent_gps)
 
 The bounds are looser than E_q[log p(y | f)], the factorised one much more so; their values are not
 comparable as evidence with each other or with those of other models. The links are bounded, so
@@ -29,6 +29,7 @@ from gpflow.likelihoods import Likelihood
 
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import NodeRule, default_rule
+from gpflow_ilr.expectations.logarithms import label_log_density
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.linalg.row_chunks import map_rows
 
@@ -36,8 +37,8 @@ __all__ = ["LogisticSoftmaxLikelihood", "BijectiveSoftmaxLikelihood"]
 
 Bound = Literal["marginal", "factorised"]
 
-# Elements (rows × nodes × classes) of one block of rows.
-_BLOCK_ELEMENTS = 2**22
+# Elements (rows × nodes × classes) of one chunk of rows.
+_CHUNK_ELEMENTS = 2**22
 
 
 class AugmentedLikelihood(Likelihood):
@@ -57,7 +58,7 @@ class AugmentedLikelihood(Likelihood):
     def __init__(
         self, link: LogisticSoftmaxLink, bound: Bound = "marginal", nodes: NodeRule | None = None
     ) -> None:
-        super().__init__(input_dim=None, latent_dim=link.num_latents, observation_dim=None)
+        super().__init__(input_dim=None, latent_dim=link.num_latent_gps, observation_dim=None)
         if bound not in ("marginal", "factorised"):
             raise ValueError(f"bound must be 'marginal' or 'factorised', but it is {bound!r}.")
         if nodes is not None and not isinstance(nodes, NodeRule):
@@ -66,7 +67,7 @@ class AugmentedLikelihood(Likelihood):
             )
         self.link = link
         self.bound = bound
-        self.nodes = default_rule(link.num_latents) if nodes is None else nodes
+        self.nodes = default_rule(link.num_latent_gps) if nodes is None else nodes
 
     @property
     def num_classes(self) -> int:
@@ -74,12 +75,13 @@ class AugmentedLikelihood(Likelihood):
         return self.link.num_classes
 
     @property
-    def num_latents(self) -> int:
+    def num_latent_gps(self) -> int:
         """Number of latents L, and so of latent GPs."""
-        return self.link.num_latents
+        return self.link.num_latent_gps
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
+        # Finite wherever F is: no probability is formed that could underflow.
         log_p = self.link.log_probabilities(F)
         return tf.reduce_sum(label_rows(Y, self.num_classes, log_p.dtype) * log_p, axis=-1)
 
@@ -104,8 +106,8 @@ class AugmentedLikelihood(Likelihood):
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        log_p = tf.math.log(self.expected_probabilities(Fmu, Fvar))
-        return tf.reduce_sum(label_rows(Y, self.num_classes, log_p.dtype) * log_p, axis=-1)
+        p = self.expected_probabilities(Fmu, Fvar)
+        return label_log_density(p, label_rows(Y, self.num_classes, p.dtype))
 
     @inherit_check_shapes
     def _variational_expectations(
@@ -131,20 +133,20 @@ class AugmentedLikelihood(Likelihood):
         """
         Fmu = tf.convert_to_tensor(Fmu)
         Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
-        num_nodes = self.nodes(self.num_latents, Fmu.dtype)[0].shape[0]
+        num_nodes = self.nodes(self.num_latent_gps, Fmu.dtype)[0].shape[0]
         p = map_rows(
             self._expected_probabilities,
-            [tf.reshape(x, [-1, self.num_latents]) for x in (Fmu, Fvar)],
-            max(1, _BLOCK_ELEMENTS // (num_nodes * self.num_classes)),
+            [tf.reshape(x, [-1, self.num_latent_gps]) for x in (Fmu, Fvar)],
+            max(1, _CHUNK_ELEMENTS // (num_nodes * self.num_classes)),
         )[0]
         return tf.reshape(p, tf.concat([tf.shape(Fmu)[:-1], [self.num_classes]], axis=0))
 
     def _expected_probabilities(self, mean: tf.Tensor, variance: tf.Tensor) -> list[tf.Tensor]:
-        """Σ_s w_s p(y | m + √v g_s) for one block of rows."""
-        num_rows, num_latents = tf.shape(mean)[0], self.num_latents
-        num_coordinates = num_rows * num_latents if self.nodes.per_row else num_latents
+        """Σ_s w_s p(y | m + √v g_s) for one chunk of rows."""
+        num_rows, num_latent_gps = tf.shape(mean)[0], self.num_latent_gps
+        num_coordinates = num_rows * num_latent_gps if self.nodes.per_row else num_latent_gps
         nodes, weights = self.nodes(num_coordinates, mean.dtype)
-        nodes = tf.reshape(nodes, [tf.shape(nodes)[0], -1, num_latents])  # [S, R or 1, L]
+        nodes = tf.reshape(nodes, [tf.shape(nodes)[0], -1, num_latent_gps])  # [S, R or 1, L]
         # A variance below the rounding of one changes nothing but the slope of √, ∞ at 0.
         sd = tf.sqrt(tf.maximum(variance, np.finfo(mean.dtype.as_numpy_dtype).eps))
         p = tf.exp(self.link.log_probabilities(mean + sd * nodes))

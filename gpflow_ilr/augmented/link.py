@@ -76,14 +76,14 @@ class LogisticSoftmaxLink:
         return cls(theta[:-1], 0.5 * theta[-1])
 
     @property
-    def num_latents(self) -> int:
+    def num_latent_gps(self) -> int:
         """Number of latents L."""
         return len(self.weights)
 
     @property
     def num_classes(self) -> int:
         """Number of classes K: one per latent, and the fixed one if there is an offset."""
-        return self.num_latents + (self.offset > 0)
+        return self.num_latent_gps + (self.offset > 0)
 
     @property
     def class_weights(self) -> tuple[float, ...]:
@@ -179,7 +179,7 @@ class LogisticSoftmaxLink:
         :returns: κ and ω.
         """
         log_psi = _log_psi(m, v)
-        Y = tf.cast(Y, log_psi.dtype)[..., : self.num_latents]
+        Y = tf.cast(Y, log_psi.dtype)[..., : self.num_latent_gps]
         log_r = tf.constant(np.log(self.weights), log_psi.dtype)
         z = self._normaliser_terms(_log_one_minus_psi(m, v), tf.reduce_logsumexp)
         gamma = tf.exp(log_r + log_psi - z[..., None])
@@ -203,7 +203,7 @@ class LogisticSoftmaxLink:
         Y = tf.cast(Y, log_psi.dtype)
         log_w = tf.constant(np.log(self.class_weights), log_psi.dtype)
         return tf.linalg.matvec(Y, log_w) + tf.reduce_sum(
-            Y[..., : self.num_latents] * log_psi, axis=-1
+            Y[..., : self.num_latent_gps] * log_psi, axis=-1
         )
 
 

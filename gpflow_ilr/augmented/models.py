@@ -1,8 +1,9 @@
 """Exact logistic-softmax and bijective-softmax GP classifiers, by Gibbs sampling.
 
-LSM and BSM are the paper's augmented baselines. Both are sampled exactly
-(:mod:`gpflow_ilr.augmented.gibbs`) at given hyperparameters; the hyperparameters are learned
-beforehand on the closed-form bound that the same augmentation gives
+LSM and BSM are the paper's augmented baselines. Both are sampled
+(:mod:`gpflow_ilr.augmented.gibbs`) at given hyperparameters: exactly if the package `polyagamma` is
+installed (``pip install 'gpflow_ilr[augmented]'``), else approximately and with a warning. The
+hyperparameters are learned beforehand on the closed-form bound that the same augmentation gives
 (:mod:`gpflow_ilr.augmented.coordinate_ascent`)::
 
     model = LogisticSoftmaxGP((X, y), kernel, num_classes=K)
@@ -27,12 +28,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
 from gpflow.base import AnyNDArray, Module, RegressionData
-from gpflow.kernels import (
-    Kernel,
-    MultioutputKernel,
-    SeparateIndependent,
-    SharedIndependent,
-)
+from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
@@ -51,6 +47,7 @@ from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import membership
 from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.linalg.jitter import relative_jitter
+from gpflow_ilr.models.outputs import independent_kernels
 from gpflow_ilr.starting import starting_kernel
 
 __all__ = ["LogisticSoftmaxGP", "BijectiveSoftmaxGP"]
@@ -83,35 +80,19 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
                 "observed classes. Pass class indices, for instance y.argmax(axis=1)."
             )
         kernel = _wide_kernel(X, likelihood.num_classes) if kernel is None else kernel
-        super().__init__(kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latents)
+        independent_kernels(kernel, likelihood.num_latent_gps)  # refuses a kernel that does not fit
+        super().__init__(
+            kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latent_gps
+        )
         self.data = (X, labels[:, None])
-        self._check_kernel()
         self.chains: Chains | None = None
         self._verified: _Verified | None = None
         self._posterior: SampledPosterior | None = None
 
     @property
-    def _kernels(self) -> Sequence[Kernel]:
+    def _kernels(self) -> list[Kernel]:
         """One kernel for all latents, or one each."""
-        if isinstance(self.kernel, SeparateIndependent):
-            return list(self.kernel.kernels)
-        return [self.kernel.kernel if isinstance(self.kernel, SharedIndependent) else self.kernel]
-
-    def _check_kernel(self) -> None:
-        L = self.num_latent_gps
-        if isinstance(self.kernel, SeparateIndependent) and len(self.kernel.kernels) != L:
-            raise ValueError(
-                f"The SeparateIndependent kernel has {len(self.kernel.kernels)} kernels, but "
-                f"{self.likelihood.num_classes} classes need {L}, one for each latent."
-            )
-        if isinstance(self.kernel, MultioutputKernel) and not isinstance(
-            self.kernel, (SeparateIndependent, SharedIndependent)
-        ):
-            raise TypeError(
-                f"{type(self.kernel).__name__} mixes the latents, which the sampler takes to be "
-                "independent. Pass a single-output kernel, SharedIndependent or "
-                "SeparateIndependent."
-            )
+        return independent_kernels(self.kernel, self.num_latent_gps)
 
     def _prior(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Covariances [1 or L, N, N], with jitter, and means [N, L] at the training inputs."""
@@ -250,7 +231,10 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
 
 
 class LogisticSoftmaxGP(AugmentedGP):
-    """LSM: p(y = k | f) = σ(f_k) / Σ_j σ(f_j) with K latent GPs, sampled exactly.
+    """LSM: p(y = k | f) = σ(f_k) / Σ_j σ(f_j) with K latent GPs, by Gibbs sampling.
+
+    Sampling is exact with the package `polyagamma` (extra ``augmented``); without it, it is
+    approximate, and warns.
 
     :param data: X [N, D] and hard labels: [N] or [N, 1] class indices, or [N, K] one-hot rows.
     :param kernel: kernel of the latents, or GPflow's ``SharedIndependent`` or
@@ -277,6 +261,8 @@ class LogisticSoftmaxGP(AugmentedGP):
 
 class BijectiveSoftmaxGP(AugmentedGP):
     """BSM: as LSM, but the last class has no latent, only σ(0) = ½: K − 1 latent GPs.
+
+    As with LSM, sampling is exact with the package `polyagamma` (extra ``augmented``).
 
     The classes are not treated alike. The fixed class is the last one, K − 1; no other class can
     have a probability above 2/3, so the NLL is at least 0.405 times the share of points of the

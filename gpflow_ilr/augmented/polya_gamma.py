@@ -4,14 +4,16 @@ PG(b, c) of Polson, Scott and Windle (2013) is what turns a logistic factor into
 
     σ(f)^a σ(−f)^n = 2^−(a+n) exp((a − n) f / 2) E_{ω ~ PG(a+n, 0)}[exp(−ω f² / 2)],
 
-and so carries the Gibbs sampler of the logistic-softmax models (:mod:`gpflow_ilr.augmented.gibbs`). The
-draws come from the optional package `polyagamma` (extra ``augmented``), which is exact; without it
-they come from the variable's own series of gammas, cut after a fixed number of terms.
+and so carries the Gibbs sampler of the logistic-softmax models (:mod:`gpflow_ilr.augmented.gibbs`).
+The draws come from the optional package `polyagamma` (extra ``augmented``), which is exact; without
+it they come, with a warning, from the variable's own series of gammas, cut after a fixed number of
+terms: an approximation.
 """
 
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -61,9 +63,16 @@ def polya_gamma_by_series(
 
 @functools.cache
 def _package_draw() -> Callable[..., Array] | None:
+    """The package's sampler; None without the package, and a warning: once, for it is cached."""
     try:
         from polyagamma import random_polyagamma
     except ImportError:
+        warnings.warn(
+            "The package polyagamma is not installed, so Gibbs sampling is approximate: "
+            "Pólya-Gamma variables are drawn from a series of 64 gammas. For exact sampling, pip "
+            "install 'gpflow_ilr[augmented]'.",
+            stacklevel=3,
+        )
         return None
     return random_polyagamma
 
@@ -71,7 +80,8 @@ def _package_draw() -> Callable[..., Array] | None:
 def draw_polya_gamma(b: Array, c: Array, rng: np.random.Generator) -> Array:
     """Draw PG(b, c): exactly when `polyagamma` is installed, else :func:`polya_gamma_by_series`.
 
-    The two consume the generator differently, so a seed fixes the draws only for one of them.
+    The first draw without the package warns. The two consume the generator differently, so a seed
+    fixes the draws only for one of them.
 
     :param b: shapes, ≥ 0; a draw with b = 0 is 0.
     :param c: tilts, broadcast with `b`.

@@ -27,6 +27,7 @@ from scipy.linalg import solve_triangular
 from gpflow_ilr.augmented.likelihoods import AugmentedLikelihood
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import Sobol
+from gpflow_ilr.expectations.logarithms import entropy, label_log_density
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.jitter import absolute_jitter
@@ -38,8 +39,8 @@ __all__ = ["SampledPosterior", "SampledPredictions"]
 # With fewer samples than this each is paired with several nodes.
 _FEWEST_NODES = 1024
 
-# Elements (rows × nodes × classes) of one block of rows.
-_BLOCK_ELEMENTS = 2**22
+# Elements (rows × nodes × classes) of one chunk of rows.
+_CHUNK_ELEMENTS = 2**22
 
 
 class SampledPosterior:
@@ -72,7 +73,7 @@ class SampledPosterior:
         samples = samples.reshape(-1, *mean.shape)
         self.num_samples = len(samples)
         # Whitened samples keep float32 accurate: K⁻¹ f would be huge, and its sum cancel.
-        factors = np.broadcast_to(cholesky, (link.num_latents, *cholesky.shape[1:]))
+        factors = np.broadcast_to(cholesky, (link.num_latent_gps, *cholesky.shape[1:]))
         centred = np.moveaxis(samples - mean, (0, 2), (2, 0))  # [L, N, S]
         whitened = [
             solve_triangular(factor, f, lower=True)
@@ -89,14 +90,14 @@ class SampledPosterior:
         order = np.random.default_rng(0).permutation(num_nodes)
         sample = np.arange(num_nodes) % self.num_samples
         weights = 1.0 / (self.num_samples * np.bincount(sample)[sample])
-        nodes, _ = Sobol(num_nodes)(self.link.num_latents, default_float())
+        nodes, _ = Sobol(num_nodes)(self.link.num_latent_gps, default_float())
         self._nodes = tf.gather(nodes, order)
         self._sample_of_node = tf.constant(sample, tf.int32)
         self._weights = tf.constant(weights, default_float())
 
     def _prior_mean(self, Xnew: tf.Tensor) -> tf.Tensor:
         """[n, L], from a mean function with one column or L."""
-        shape = [tf.shape(Xnew)[0], self.link.num_latents]
+        shape = [tf.shape(Xnew)[0], self.link.num_latent_gps]
         return tf.broadcast_to(self.mean_function(Xnew), shape)
 
     def _conditional(
@@ -107,16 +108,16 @@ class SampledPosterior:
         T = tf.linalg.triangular_solve(self._cholesky, K)  # [1 or L, N, n]
         means = tf.matmul(T, whitened, transpose_a=True)
         prior = tf.stack([kernel(Xnew, full_cov=full_cov) for kernel in self.kernels])
-        num_latents = self.link.num_latents
+        num_latent_gps = self.link.num_latent_gps
         if full_cov:
             covariance = prior - tf.matmul(T, T, transpose_a=True)
-            return means, tf.repeat(covariance, num_latents // len(self.kernels), axis=0)
+            return means, tf.repeat(covariance, num_latent_gps // len(self.kernels), axis=0)
         variance = tf.maximum(prior - tf.reduce_sum(tf.square(T), axis=1), 0.0)
-        return means, tf.broadcast_to(tf.transpose(variance), [tf.shape(Xnew)[0], num_latents])
+        return means, tf.broadcast_to(tf.transpose(variance), [tf.shape(Xnew)[0], num_latent_gps])
 
-    def _block(self) -> int:
-        """Rows whose latents, at all nodes, are one block's worth of elements."""
-        return max(1, _BLOCK_ELEMENTS // (len(self._weights) * self.link.num_classes))
+    def _chunk(self) -> int:
+        """Rows whose latents, at all nodes, are one chunk's worth of elements."""
+        return max(1, _CHUNK_ELEMENTS // (len(self._weights) * self.link.num_classes))
 
     @check_shapes(
         "Xnew: [N, D]",
@@ -151,7 +152,7 @@ class SampledPosterior:
 
         if full_cov:
             return moments(Xnew)
-        mean, variance = map_rows(moments, [Xnew], self._block())
+        mean, variance = map_rows(moments, [Xnew], self._chunk())
         return mean, variance
 
     @check_shapes(
@@ -173,7 +174,7 @@ class SampledPosterior:
             values = statistic(self.link.log_probabilities(F))
             return [tf.linalg.matvec(values, self._weights, transpose_a=True)]
 
-        return map_rows(expectation, [Xnew], self._block())[0]
+        return map_rows(expectation, [Xnew], self._chunk())[0]
 
     @check_shapes(
         "Xnew: [N, D]",
@@ -255,7 +256,7 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         Y = tf.convert_to_tensor(y)
         Y = label_rows(Y[:, None] if Y.shape.rank == 1 else Y, self.likelihood.num_classes)
         p, _ = self.predict_y(X, full_cov, full_output_cov)
-        return tf.reduce_sum(tf.math.multiply_no_nan(tf.math.log(p), Y), axis=-1)
+        return label_log_density(p, Y)
 
     def predict_f_samples(
         self,
@@ -299,12 +300,8 @@ class SampledPredictions(metaclass=abc.ABCMeta):
 
         :param Xnew: [..., N, D].
         """
-
-        def entropy(log_pi: tf.Tensor) -> tf.Tensor:
-            return -tf.reduce_sum(tf.exp(log_pi) * log_pi, axis=-1, keepdims=True)
-
-        total = entropy(tf.math.log(self._average(Xnew, tf.exp)))[..., 0]
-        aleatoric = self._average(Xnew, entropy)[..., 0]
+        total = entropy(self._average(Xnew, tf.exp))
+        aleatoric = self._average(Xnew, lambda log_pi: entropy(tf.exp(log_pi))[..., None])[..., 0]
         return Entropies(total, aleatoric, tf.maximum(total - aleatoric, 0.0))
 
 

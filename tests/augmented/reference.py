@@ -52,15 +52,15 @@ def local_updates(m, v, Y, d, bound):
 
 def coordinate_ascent(K_mm, K_mn, k_nn, Y, d, num_sweeps, bound="marginal", variance=None):
     """ELBOs after 0, 1, … sweeps of q(u_j) = N(μ_j, Σ_j), all started as N(0, `variance` or K_mm)."""
-    num_latents = Y.shape[1]
+    num_latent_gps = Y.shape[1]
     A = np.linalg.solve(K_mm, K_mn).T
     rest = k_nn - np.sum(A * K_mn.T, axis=1)
     P = np.linalg.inv(K_mm)
     start = K_mm if variance is None else variance * np.eye(len(K_mm))
-    mu, Sigma = np.zeros((num_latents, len(K_mm))), np.stack([start] * num_latents)
+    mu, Sigma = np.zeros((num_latent_gps, len(K_mm))), np.stack([start] * num_latent_gps)
     elbos = []
     for _ in range(num_sweeps + 1):
-        m = (A @ mu.T).reshape(-1, num_latents)
+        m = (A @ mu.T).reshape(-1, num_latent_gps)
         v = rest[:, None] + np.stack([np.sum((A @ S) * A, axis=1) for S in Sigma], axis=1)
         gamma, omega, ell = local_updates(m, v, Y, d, bound)
         kl = sum(

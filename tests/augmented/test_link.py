@@ -26,19 +26,19 @@ def link(request):
 
 
 def moments(link, rng, num_rows=7, scale=3.0):
-    m = rng.normal(0, scale, (num_rows, link.num_latents))
-    v = rng.gamma(1.0, 2.0, (num_rows, link.num_latents))
+    m = rng.normal(0, scale, (num_rows, link.num_latent_gps))
+    v = rng.gamma(1.0, 2.0, (num_rows, link.num_latent_gps))
     Y = np.eye(link.num_classes)[np.arange(num_rows) % link.num_classes]
     return m, v, Y
 
 
-def counts(num_latents, largest):
+def counts(num_latent_gps, largest):
     """All vectors of counts up to `largest`, [S, L]."""
-    return np.array(list(itertools.product(range(largest), repeat=num_latents)))
+    return np.array(list(itertools.product(range(largest), repeat=num_latent_gps)))
 
 
 def test_probabilities_are_the_models_own_formula(link, rng):
-    F = rng.normal(0, 3, (5, link.num_latents))
+    F = rng.normal(0, 3, (5, link.num_latent_gps))
     weights = np.array(link.weights) * expit(F)
     if link.offset > 0:
         weights = np.concatenate([weights, np.full((5, 1), link.offset)], axis=1)
@@ -50,7 +50,7 @@ def test_constants_of_the_two_models():
     assert LINKS["LSM"].total == 3.0
     assert LINKS["BSM"].total == 2.5
     assert LINKS["BSM scaled"].class_weights == (1.7, 0.4, 0.55)
-    assert [(k.num_classes, k.num_latents) for k in LINKS.values()] == [(3, 3)] * 2 + [
+    assert [(k.num_classes, k.num_latent_gps) for k in LINKS.values()] == [(3, 3)] * 2 + [
         (3, 2)
     ] * 2 + [(2, 1)]
 
@@ -66,8 +66,8 @@ def test_no_free_class_of_the_bijective_softmax_exceeds_two_thirds(rng):
 
 def test_summing_the_counts_out_of_the_augmented_likelihood_gives_the_likelihood(link, rng):
     """Σ_n Γ(1 + Σn) R^−(1+Σn) ∏_j (r_j σ(−f_j))^n_j / n_j! = 1 / (d + Σ_j r_j σ(f_j))."""
-    f = rng.normal(1.0, 0.5, link.num_latents)
-    n = counts(link.num_latents, 60)
+    f = rng.normal(1.0, 0.5, link.num_latent_gps)
+    n = counts(link.num_latent_gps, 60)
     total = n.sum(axis=1)
     log_terms = (
         gammaln(1 + total)
@@ -80,11 +80,11 @@ def test_summing_the_counts_out_of_the_augmented_likelihood_gives_the_likelihood
 
 def explicit_bound(link, m, v, y, p):
     """The bound before maximisation, for q(n) = NM(1, p) and q(ω | n) = PG(Y + n, c), term by term."""
-    n = counts(link.num_latents, 40)
+    n = counts(link.num_latent_gps, 40)
     total = n.sum(axis=1)
     log_q = gammaln(1 + total) + np.log1p(-p.sum()) + np.sum(n * np.log(p) - gammaln(1 + n), axis=1)
     c = np.sqrt(m**2 + v)
-    Y = np.eye(link.num_classes, link.num_latents)[y]
+    Y = np.eye(link.num_classes, link.num_latent_gps)[y]
     log_joint = (
         np.log(link.class_weights[y])
         + gammaln(1 + total)
@@ -98,7 +98,7 @@ def explicit_bound(link, m, v, y, p):
 
 
 def test_marginal_bound_is_the_maximum_over_the_auxiliary_variables(link, rng):
-    m, v = rng.normal(1.0, 0.5, link.num_latents), rng.gamma(1.0, 0.5, link.num_latents)
+    m, v = rng.normal(1.0, 0.5, link.num_latent_gps), rng.gamma(1.0, 0.5, link.num_latent_gps)
     psi = np.exp(-m / 2) / (2 * np.cosh(np.sqrt(m**2 + v) / 2))
     p = np.array(link.weights) * psi / link.total
     for y in range(link.num_classes):
@@ -112,9 +112,9 @@ def test_marginal_bound_is_the_maximum_over_the_auxiliary_variables(link, rng):
 def test_bounds_are_ordered_and_below_the_expectation(link, rng):
     m, v, Y = moments(link, rng, num_rows=12)
     x, w = np.polynomial.hermite_e.hermegauss(40)
-    grid = np.stack(np.meshgrid(*[x] * link.num_latents, indexing="ij"), -1)
-    grid = grid.reshape(-1, link.num_latents)
-    weights = np.prod(np.stack(np.meshgrid(*[w] * link.num_latents), -1), -1).reshape(-1)
+    grid = np.stack(np.meshgrid(*[x] * link.num_latent_gps, indexing="ij"), -1)
+    grid = grid.reshape(-1, link.num_latent_gps)
+    weights = np.prod(np.stack(np.meshgrid(*[w] * link.num_latent_gps), -1), -1).reshape(-1)
     F = m[:, None] + np.sqrt(v)[:, None] * grid
     log_p = np.sum(link.log_probabilities(F) * Y[:, None], axis=-1)
     expected = log_p @ weights / weights.sum()
@@ -143,7 +143,7 @@ def test_slopes_are_those_of_gaussian_factors(link, bound, rng):
             for s in s
         ]
         gamma = np.exp(digamma(alpha))[:, None] * share
-        labels = Y.numpy()[:, : link.num_latents]
+        labels = Y.numpy()[:, : link.num_latent_gps]
         kappa, omega = (labels - gamma) / 2, (labels + gamma) * np.tanh(c / 2) / (2 * c)
     np.testing.assert_allclose(slopes[0], kappa - omega * m, rtol=1e-8, atol=1e-11)
     np.testing.assert_allclose(slopes[1], -0.5 * omega, rtol=1e-8, atol=1e-11)
@@ -172,8 +172,8 @@ def test_bounds_are_linear_in_soft_labels(link, bound, rng):
 @pytest.mark.parametrize("bound", ["marginal_bound", "factorised_bound"])
 def test_bounds_and_slopes_stay_finite_at_extremes(link, bound, dtype):
     values = [(m, v) for m in (-1e3, -30.0, -1e-6, 0.0, 1.0, 1e3) for v in (0.0, 1e-12, 1.0, 1e4)]
-    m = tf.constant([[m] * link.num_latents for m, _ in values], dtype)
-    v = tf.constant([[v] * link.num_latents for _, v in values], dtype)
+    m = tf.constant([[m] * link.num_latent_gps for m, _ in values], dtype)
+    v = tf.constant([[v] * link.num_latent_gps for _, v in values], dtype)
     for y in range(link.num_classes):
         Y = tf.one_hot([y] * len(values), link.num_classes, dtype=dtype)
         with tf.GradientTape() as tape:
@@ -185,7 +185,7 @@ def test_bounds_and_slopes_stay_finite_at_extremes(link, bound, dtype):
 
 def test_slopes_keep_their_digits_at_zero(link):
     """At m = v = 0, ω = (Y + γ)/4, where √ has no slope: float32 must not notice."""
-    m = tf.zeros([1, link.num_latents], tf.float32)
+    m = tf.zeros([1, link.num_latent_gps], tf.float32)
     Y = tf.one_hot([0], link.num_classes)
     with tf.GradientTape() as tape:
         tape.watch(m_v := [m, tf.identity(m)])
@@ -194,19 +194,19 @@ def test_slopes_keep_their_digits_at_zero(link):
     slope_m, slope_v = tape.gradient(value, m_v)
     np.testing.assert_allclose(slope_m, kappa, rtol=1e-6)
     np.testing.assert_allclose(slope_v, -omega / 2, rtol=1e-6)
-    np.testing.assert_allclose(omega, (Y[:, : link.num_latents] - kappa) / 2, rtol=1e-6)
+    np.testing.assert_allclose(omega, (Y[:, : link.num_latent_gps] - kappa) / 2, rtol=1e-6)
 
 
 def test_pseudo_counts_are_the_mean_of_a_negative_multinomial(link, rng):
     """γ = p/(1 − Σp) with p = r ψ/R, whose mean over draws of λ ~ Exp, n ~ Poisson it is."""
-    m, v = rng.normal(0, 1, link.num_latents), rng.gamma(1.0, 1.0, link.num_latents)
+    m, v = rng.normal(0, 1, link.num_latent_gps), rng.gamma(1.0, 1.0, link.num_latent_gps)
     psi = np.exp(-m / 2) / (2 * np.cosh(np.sqrt(m**2 + v) / 2))
     r = np.array(link.weights)
     rate = link.offset + np.sum(r * (1 - psi))
     n = rng.poisson(rng.exponential(1 / rate, (40_000, 1)) * r * psi)
     Y = np.eye(link.num_classes)[[0]]
     kappa, _ = link.pseudo_observations(m[None], v[None], Y)
-    gamma = Y[0, : link.num_latents] - 2 * kappa.numpy()[0]
+    gamma = Y[0, : link.num_latent_gps] - 2 * kappa.numpy()[0]
     assert np.all(np.abs(n.mean(0) - gamma) < 4 * n.std(0) / np.sqrt(len(n)))
 
 

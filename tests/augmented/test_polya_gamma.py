@@ -78,10 +78,14 @@ def test_the_package_is_used_when_it_is_there(rng):
 
 
 @pytest.mark.usefixtures("without_package")
-def test_the_series_is_used_without_the_package(rng):
+def test_the_series_is_used_without_the_package_and_warns_once(rng):
     b, c = np.array([1.0, 3.0]), np.array([0.5, 2.0])
     expected = polya_gamma_by_series(b, c, np.random.default_rng(0))
-    np.testing.assert_array_equal(draw_polya_gamma(b, c, rng), expected)
+    with pytest.warns(UserWarning, match=r"approximate.*pip install 'gpflow_ilr\[augmented\]'"):
+        omega = draw_polya_gamma(b, c, rng)
+    np.testing.assert_array_equal(omega, expected)
+    # Warnings are errors here, so a second one would fail the test.
+    draw_polya_gamma(b, c, rng)
 
 
 def test_series_keeps_the_mean_exact_with_a_single_term(rng):
