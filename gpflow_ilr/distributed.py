@@ -22,14 +22,11 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from gpflow_ilr.collapsed.statistics import GroupStatistics, RowGroups
+from gpflow_ilr.collapsed.statistics import GroupStatistics, Rows
 from gpflow_ilr.models.collapsed import CollapsedClassifier
-from gpflow_ilr.models.streaming import StreamingRows
 from gpflow_ilr.models.svgp import ClassifierSVGP
 
 __all__ = ["training_loss_closure", "share_statistics", "synchronise", "sum_over_workers"]
-
-Rows = tuple[tf.Tensor, tf.Tensor, RowGroups]
 
 
 def training_loss_closure(
@@ -66,12 +63,12 @@ def training_loss_closure(
         loss = _sharded_loss(model, strategy, variables)
     else:
         if alone:
-            return model.training_loss_closure(data, compile=compile)
+            return model.training_loss_closure(data, compile=compile)  # type: ignore[arg-type]
         loss = _minibatch_loss(model, strategy, data, variables)
     return tf.function(loss, autograph=False) if compile else loss
 
 
-def share_statistics(model: StreamingRows, strategy: tf.distribute.Strategy) -> None:
+def share_statistics(model: CollapsedClassifier, strategy: tf.distribute.Strategy) -> None:
     """Give every worker's model the sums over the rows of all workers, with the present parameters.
 
     The model then predicts, is calibrated (on its own rows) and saved as one built on all rows.
@@ -82,8 +79,8 @@ def share_statistics(model: StreamingRows, strategy: tf.distribute.Strategy) -> 
     """
     if len(_replicas(strategy)) == strategy.num_replicas_in_sync:
         return  # all rows are here
-    own = _statistics(model, (model.data[0], model._labels, model._groups))
-    model.adopt(_in_blocks(sum_over_workers(strategy, own)))
+    own = _flat(model.statistics(model.rows))
+    model.adopt(_by_span(sum_over_workers(strategy, own)))
 
 
 def synchronise(strategy: tf.distribute.Strategy, variables: Sequence[tf.Variable]) -> None:
@@ -141,14 +138,14 @@ def _check(model: Any, data: Any) -> None:
 def _sharded_loss(
     model: CollapsedClassifier, strategy: tf.distribute.Strategy, variables: Sequence[tf.Variable]
 ) -> Callable[[], tf.Tensor]:
-    X, labels = model.data[0], model._labels
+    X, labels = model.data[0], model.labels
 
     def rows(start: int, stop: int) -> Rows:
-        return X[start:stop], labels[start:stop], model._row_groups(labels[start:stop])
+        return model.in_groups(X[start:stop], labels[start:stop])
 
     def replica_loss(rows: Rows) -> tf.Tensor:
         """A replica's share of −(bound + log prior), from the statistics of all replicas."""
-        bound = model._bound(_in_blocks(_all_sum(_statistics(model, rows))))
+        bound = model.bound(_by_span(_all_sum(_flat(model.statistics(rows)))))
         return -(bound + model.log_prior_density()) / strategy.num_replicas_in_sync
 
     shards = _divide(strategy, model.num_data, rows)
@@ -181,13 +178,13 @@ def _minibatch_loss(
     return loss
 
 
-def _statistics(model: CollapsedClassifier, rows: Rows) -> list[tf.Tensor]:
-    """Statistics of the rows, block after block of outputs."""
-    blocks = model._output_blocks
-    return [s for b in blocks for s in model._statistics(b, model._whitening(b), rows=rows)]
+def _flat(statistics: Sequence[GroupStatistics]) -> list[tf.Tensor]:
+    """Statistics of all spans of outputs, one after the other."""
+    return [value for sums in statistics for value in sums]
 
 
-def _in_blocks(values: Sequence[tf.Tensor]) -> list[GroupStatistics]:
+def _by_span(values: Sequence[tf.Tensor]) -> list[GroupStatistics]:
+    """Undo :func:`_flat`."""
     width = len(GroupStatistics._fields)
     return [GroupStatistics(*values[i : i + width]) for i in range(0, len(values), width)]
 

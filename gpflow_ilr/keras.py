@@ -76,18 +76,18 @@ class GPHead(HeadLogic, keras.layers.Layer):
     @property
     def trainable(self) -> bool:
         """Whether the layer is trained, apart from its frozen parts."""
-        return self._trainable
+        return bool(super().trainable)
 
     @trainable.setter
     def trainable(self, value: bool) -> None:
-        self._trainable = bool(value)
+        keras.layers.Layer.trainable.fset(self, bool(value))
         self._flags_changed()
 
     def _flags_changed(self) -> None:
         for alias, (path, variable) in zip(
             getattr(self, "_aliases", ()), self._gp_variables().items(), strict=True
         ):
-            alias.trainable = self._trainable and self._is_trained(path, variable)
+            alias.trainable = self.trainable and self._is_trained(path, variable)
 
 
 @keras.saving.register_keras_serializable(package="gpflow_ilr")

@@ -88,7 +88,7 @@ def test_statistics_of_a_collapsed_model_are_saved_with_it(tmp_path: Path) -> No
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
     loaded.update(X[:3] + 0.1, Y[:3])  # would visit all rows if the statistics were gone
-    assert loaded._kept_statistics() is not None
+    assert loaded.known_statistics() is not None
     model.update(X[:3] + 0.1, Y[:3])
     np.testing.assert_allclose(loaded.predict_y(X)[0], model.predict_y(X)[0], rtol=1e-12)
 

@@ -44,10 +44,10 @@ from gpflow_ilr.augmented.likelihoods import (
 )
 from gpflow_ilr.augmented.sampled import SampledPosterior, SampledPredictions
 from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.kernels import independent_kernels
 from gpflow_ilr.inputs.labels import membership
 from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.linalg.jitter import relative_jitter
-from gpflow_ilr.models.outputs import independent_kernels
 from gpflow_ilr.starting import starting_kernel
 
 __all__ = ["LogisticSoftmaxGP", "BijectiveSoftmaxGP"]

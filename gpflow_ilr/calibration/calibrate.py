@@ -1,167 +1,229 @@
-"""The smoothing λ of a fitted ILR classifier: set by hand, or chosen by leave-one-out.
+"""The smoothing λ of a fitted classifier: set by hand, or chosen by held-out labels.
 
-λ scales the latent at prediction and nothing else, so it can change after training; setting it
-equals retraining at that value. :class:`TunableSmoothing` is what ILR models share about it.
+λ scales the latent at prediction and nothing else, so it can change after training; for hard labels
+setting it equals retraining at that value. :func:`calibrate` is given a model that predicts rows it
+has not seen (:class:`Calibratable`) and is a method of every such model by one line.
 """
 
-import abc
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 
-from gpflow_ilr.calibration.criterion import (
-    Calibration,
-    Marginals,
-    MeanNLL,
+from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
+from gpflow_ilr.calibration.result import Calibration
+from gpflow_ilr.calibration.search import (
     choose_noise,
     choose_sharpness,
+    noise_at_limit,
+    sharpness_at_limit,
 )
 from gpflow_ilr.codes import ILRCode
-from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.rows import check_data
-from gpflow_ilr.models.conjugate import ConjugateClassifier
 
-__all__ = ["LOOAtNoise", "TunableSmoothing"]
+__all__ = ["Calibratable", "calibrate", "smoothing"]
 
 _SOFT_ROUNDS = 20
 
-LOOAtNoise = Callable[[float], Marginals]
-"""Leave-one-out predictions in the code's units, as a function of the noise variance."""
+HeldOutRows = tuple[tf.Tensor, tf.Tensor]
 
 
-class TunableSmoothing(ConjugateClassifier):
-    """A conjugate classifier whose code is the ILR code."""
+class Calibratable(Protocol):
+    """What calibration needs of a model."""
 
-    code: ILRCode
+    kernel: Any
+    mean_function: Any
 
     @property
-    def smoothing(self) -> float:
-        """λ. For hard labels, setting it after training equals retraining at that value."""
-        return self.code.smoothing
+    def code(self) -> Any:
+        """The label code."""
+        ...
 
-    @smoothing.setter
-    def smoothing(self, value: float) -> None:
-        self.code.smoothing = value
+    @property
+    def num_columns(self) -> int | None:
+        """D, where it is known."""
+        ...
 
-    def calibrate(
-        self,
-        data: RegressionData | None = None,
-        *,
-        noise: bool = False,
-        max_rows: int | None = 2048,
-    ) -> Calibration:
-        """Set the smoothing λ to the value with the smallest NLL of held-out labels.
+    @property
+    def has_soft_labels(self) -> bool:
+        """Whether predictions depend on λ through the training targets, too."""
+        ...
 
-        Without ``data`` the held-out predictions are closed-form leave-one-out predictions of the
-        training rows, so no validation set is needed. Call it after training: one fit serves all λ.
+    def held_out(
+        self, data: HeldOutRows | None, trained_on: bool, max_rows: int | None
+    ) -> Marginals:
+        """Predictions for rows that have not been seen, in the code's units, with their labels."""
+        ...
 
-        :param data: validation rows (X, y) to use instead of leave-one-out.
-        :param noise: choose the noise ratio σ²/L² by the same criterion, below Proposition 1's
-            value or above it. Needs leave-one-out and a noise that is ``"fixed"`` or ``"shared"``.
-            With soft labels noise and λ take turns, and what they reach depends on the start.
-        :param max_rows: at most this many evenly spaced training rows enter the criterion (all of
-            them stay in the posterior); None for all.
-        :raises ValueError: if ``noise`` is asked for where it cannot be chosen.
-        """
+
+def _get_smoothing(self: Calibratable) -> float:
+    return _ilr_code(self).smoothing
+
+
+def _set_smoothing(self: Calibratable, value: float) -> None:
+    _ilr_code(self).smoothing = value
+
+
+smoothing = property(
+    _get_smoothing,
+    _set_smoothing,
+    doc="λ. For hard labels, setting it after training equals retraining at that value.",
+)
+
+
+def calibrate(
+    self: Calibratable,
+    data: RegressionData | None = None,
+    *,
+    trained_on: bool = False,
+    noise: bool = False,
+    max_rows: int | None = 2048,
+) -> Calibration:
+    """Set the smoothing λ to the value with the smallest NLL of held-out labels.
+
+    Without ``data`` the held-out predictions are closed-form leave-one-out predictions of the
+    training rows, so no validation set is needed. Call it after training: one fit serves all λ.
+    Print what it returns: it says when the promise cannot be trusted.
+
+    :param data: validation rows (X, y) to use instead of leave-one-out. A model that keeps no rows
+        (``CodeSVGP``) needs some.
+    :param trained_on: for a model that keeps no rows: ``data`` are training rows, so predict each
+        without itself. Soft ones are coded with λ, and q wants training again afterwards.
+    :param noise: choose the noise ratio σ²/L² by the same criterion, below Proposition 1's
+        value or above it. Needs leave-one-out and a noise that is ``"fixed"`` or ``"shared"``.
+        With soft labels noise and λ take turns, and what they reach depends on the start.
+    :param max_rows: at most this many evenly spaced training rows enter the criterion (all of
+        them stay in the posterior); None for all.
+    :raises TypeError: if the model's code has no smoothing.
+    :raises ValueError: if something is asked for that the model cannot do.
+    """
+    code = _ilr_code(self)
+    if noise:
+        _check_noise_can_be_chosen(self, data)
+    checked = None
+    if data is not None:
+        X, _, labels = check_data(data, code.num_classes, self.num_columns)
+        checked = (X, labels)
+
+    def predict() -> Marginals:
+        return self.held_out(checked, trained_on, max_rows)
+
+    soft = self.has_soft_labels
+    held_out = predict()
+    nll = _FollowingNLL(code, predict) if soft else MeanNLL(held_out, code.link)
+    noise_before = float(tf.reduce_mean(code.noise_variance))
+    before = after = nll(code.scale)
+    # With soft labels the noise is chosen for the present λ, so the two take turns.
+    for _ in range(_SOFT_ROUNDS if soft and noise else 1):
+        present = [(variable, variable.numpy()) for variable in code.variables]
         if noise:
-            self._check_noise_can_be_chosen(data)
-        if data is not None:
-            X, _, labels = check_data(data, self.code.num_classes, self.data[0].shape[1])
-            data = (X, labels)
-        rows = self._spread_rows(max_rows)
-        soft = self._labels.shape.rank == 2
-        nll = _FollowingNLL(self, rows, data) if soft else self._held_out_nll(rows, data)
-        before = after = nll(self.code.scale)
-        # With soft labels the noise is chosen for the present λ, so the two take turns.
-        for _ in range(_SOFT_ROUNDS if soft and noise else 1):
-            present = [(variable, variable.numpy()) for variable in self.code.variables]
-            if noise:
-                reached = self._choose_noise(rows)
-            if soft or not noise:
-                sharpness, reached = choose_sharpness(nll)
-                self.code.sharpness.assign(sharpness)
-            if not reached < after:
-                for variable, value in present:
-                    variable.assign(value)
-                break
-            after = reached
-        return Calibration(
-            self.smoothing, before, after, float(tf.reduce_mean(self.code.noise_variance))
+            reached = _set_noise(self, max_rows)
+        if soft or not noise:
+            sharpness, reached = choose_sharpness(nll)
+            code.sharpness.assign(sharpness)
+        if not reached < after:
+            for variable, value in present:
+                variable.assign(value)
+            break
+        after = reached
+    chosen = float(tf.reduce_mean(code.noise_variance))
+    seen = data is None or trained_on
+    return Calibration(
+        smoothing=code.smoothing,
+        nll_before=before,
+        nll_after=after,
+        noise_variance=chosen,
+        num_rows=int(held_out.mean.shape[0]),
+        leave_one_out=seen,
+        num_training_rows=getattr(self, "num_data", None) or int(held_out.mean.shape[0]),
+        num_hyperparameters=_num_hyperparameters(self),
+        smoothing_at_limit=sharpness_at_limit(float(code.scale), code.num_classes),
+        noise_at_limit=noise and noise_at_limit(chosen, noise_before),
+    )
+
+
+def _ilr_code(model: Calibratable) -> ILRCode:
+    if not isinstance(model.code, ILRCode):
+        raise TypeError(
+            f"The smoothing λ is that of an ILRCode, but the code of this {type(model).__name__} is "
+            f"a {type(model.code).__name__}, which has none to set or to calibrate."
+        )
+    return model.code
+
+
+def _set_noise(model: Any, max_rows: int | None) -> float:
+    """Set the noise and L; the NLL that they promise for predictions as now coded."""
+    code = model.code
+    old = float(code.noise_variance[0, 0])
+    at_noise = model.loo_at_noise(model.spread_rows(max_rows))
+    new, sharpness, reached = choose_noise(at_noise, code.link, old)
+    code.rescale_noise(new / old)
+    code.sharpness.assign(sharpness)
+    return reached
+
+
+def _check_noise_can_be_chosen(model: Any, data: RegressionData | None) -> None:
+    if not hasattr(model, "loo_at_noise"):
+        raise ValueError(
+            f"A {type(model).__name__} cannot choose its noise after training: its q(u) was trained "
+            "at the present one. Choose it in an ILRSGPR, or give the code a noise_variance."
+        )
+    if data is not None:
+        raise ValueError(
+            "calibrate(noise=True) uses leave-one-out and takes no data. Call calibrate("
+            "noise=True) first, then calibrate(data) for the smoothing if you want it so."
+        )
+    if model.code.depends_on_class or model.code.depends_on_output:
+        raise ValueError(
+            f"calibrate(noise=True) needs one noise for all outputs, but noise="
+            f"{model.code.noise!r}. Use noise='fixed' or 'shared'."
+        )
+    if len(model.output_spans) > 1:
+        raise ValueError(
+            "calibrate(noise=True) needs one kernel and one set of inducing inputs for all "
+            "outputs. Give the constructor a noise_variance instead."
         )
 
-    def _choose_noise(self, rows: tf.Tensor) -> float:
-        """Set the noise and L; the NLL that they promise for predictions as now coded."""
-        old = float(self.code.noise_variance[0, 0])
-        new, sharpness, reached = choose_noise(self._loo_at_noise(rows), self.likelihood.link, old)
-        self.code.rescale_noise(new / old)
-        self.code.sharpness.assign(sharpness)
-        return reached
 
-    def _check_noise_can_be_chosen(self, data: RegressionData | None) -> None:
-        if data is not None:
-            raise ValueError(
-                "calibrate(noise=True) uses leave-one-out and takes no data. Call calibrate("
-                "noise=True) first, then calibrate(data) for the smoothing if you want it so."
-            )
-        if self.code.depends_on_class or self.code.depends_on_output:
-            raise ValueError(
-                f"calibrate(noise=True) needs one noise for all outputs, but noise="
-                f"{self.code.noise!r}. Use noise='fixed' or 'shared'."
-            )
-        if len(self._output_blocks) > 1:
-            raise ValueError(
-                "calibrate(noise=True) needs one kernel and one set of inducing inputs for all "
-                "outputs. Give the constructor a noise_variance instead."
-            )
+def _num_hyperparameters(model: Any) -> int:
+    """How many numbers were trained on the rows that are left out, and are kept while they are.
 
-    def _spread_rows(self, max_rows: int | None) -> tf.Tensor:
-        limit = self.num_data if max_rows is None else check_count("max_rows", max_rows)
-        count = min(limit, self.num_data)
-        return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
-
-    def _held_out_nll(self, rows: tf.Tensor, data: RegressionData | None) -> MeanNLL:
-        """NLL of validation data, or by leave-one-out of training rows, as a function of L."""
-        if data is None:
-            held_out = Marginals(*self._loo(rows), tf.gather(self._labels, rows))
-            return MeanNLL(held_out, self.likelihood.link)
-        X, labels = data
-        mean, var = self._predict_marginals(X)
-        scale = self.code.scale
-        return MeanNLL(Marginals(mean / scale, var / scale**2, labels), self.likelihood.link)
-
-    @abc.abstractmethod
-    def _loo_at_noise(self, rows: tf.Tensor) -> LOOAtNoise:
-        """Leave-one-out predictions of ``rows`` for any noise, from one eigendecomposition."""
+    Inducing inputs count where leave-one-out itself trained them; the evidence's bound cannot
+    over-fit by them.
+    """
+    modules = [model.kernel, model.mean_function, model.code]
+    if getattr(model, "objective", "evidence") == "loo" and hasattr(model, "inducing_variable"):
+        modules.append(model.inducing_variable)
+    return sum(int(np.prod(v.shape)) for module in modules for v in module.trainable_variables)
 
 
 class _FollowingNLL:
     """Mean NLL as a function of L where predictions follow L: soft targets are coded with it.
 
-    What :class:`gpflow_ilr.calibration.criterion.MeanNLL` is for hard labels, at one prediction for
-    each L. The model is left at the L that was asked for last.
+    What :class:`~gpflow_ilr.calibration.criterion.MeanNLL` is for hard labels, at one prediction for
+    each L. The code is left at the L that was asked for last.
 
-    :param model: a model with soft labels.
-    :param rows: training rows to leave out.
-    :param data: validation rows to use instead, or None.
+    :param code: the code of the soft labels.
+    :param predict: predictions of held-out rows at the code's present L.
     """
 
-    def __init__(
-        self, model: TunableSmoothing, rows: tf.Tensor, data: RegressionData | None
-    ) -> None:
-        self._model, self._rows, self._data = model, rows, data
+    def __init__(self, code: ILRCode, predict: Callable[[], Marginals]) -> None:
+        self._code, self._predict = code, predict
 
     def __call__(self, sharpness: float | tf.Tensor) -> float:
-        self._model.code.sharpness.assign(sharpness)
-        return self._model._held_out_nll(self._rows, self._data)(sharpness)
+        self._code.sharpness.assign(sharpness)
+        return MeanNLL(self._predict(), self._code.link)(sharpness)
 
     def at(self, sharpness: Sequence[float]) -> np.ndarray:
         return np.array([self(L) for L in sharpness])
 
     @property
     def num_classes(self) -> int:
-        return self._model.code.num_classes
+        return self._code.num_classes
 
-    def of_few_rows(self) -> "_FollowingNLL":
+    def of_few_rows(self) -> _FollowingNLL:
         return self

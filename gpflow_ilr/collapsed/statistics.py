@@ -28,15 +28,22 @@ from gpflow_ilr.linalg.covariances import inducing_covariance
 from gpflow_ilr.linalg.inverse_factors import gram_of_strips, lower_product_strips
 from gpflow_ilr.linalg.row_chunks import stack_over
 
-__all__ = ["GroupStatistics", "RowGroups", "default_chunk", "group_statistics", "without_gradient"]
+__all__ = [
+    "GroupStatistics",
+    "RowGroups",
+    "Rows",
+    "default_chunk",
+    "group_statistics",
+    "without_gradient",
+]
 
-# Elements of one [M, rows] block of a chunk. Blocks of this size stay in a core's cache between the
-# kernel's elementwise operations, and are large enough for the matrix products to run at full speed.
+# Elements of the [M, rows] matrix of a chunk. Matrices of this size stay in a core's cache between
+# the kernel's elementwise operations, and are large enough for products to run at full speed.
 _CHUNK_ELEMENTS = 2**19
 
 
 def default_chunk(elements_per_row: int, num_rows: int) -> int:
-    """Rows of a chunk whose blocks fit the processor's cache; all chunks have about that many.
+    """Rows of a chunk whose matrices fit the processor's cache; all chunks have about that many.
 
     :param elements_per_row: numbers that each row needs.
     :param num_rows: number of rows.
@@ -94,14 +101,22 @@ class RowGroups:
         return tf.gather(values, self.order[start:stop])
 
 
+class Rows(NamedTuple):
+    """Rows of data, and the groups that they form."""
+
+    X: tf.Tensor
+    """[N, D]."""
+    labels: tf.Tensor
+    """[N] or [N, K], as :func:`gpflow_ilr.inputs.as_labels` returns them."""
+    groups: RowGroups
+
+
 def group_statistics(
     kernel: Kernel,
     inducing_variable: InducingVariables,
     L_inv: tf.Tensor,
-    X: tf.Tensor,
+    rows: Rows,
     features: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
-    labels: tf.Tensor,
-    groups: RowGroups,
     chunk_size: int | None = None,
     known: GroupStatistics | None = None,
 ) -> GroupStatistics:
@@ -119,25 +134,24 @@ def group_statistics(
     :param kernel: any single-output kernel.
     :param inducing_variable: M inducing inputs.
     :param L_inv: [M, M], L_u⁻¹ for L_u the Cholesky factor of K_uu.
-    :param X: [N, D].
+    :param rows: the rows, and their partition into groups.
     :param features: maps rows of X and their labels to label features e_n, [rows, C].
-    :param labels: [N] or [N, K], as :func:`gpflow_ilr.inputs.labels.as_labels` returns them.
-    :param groups: the partition of the rows.
     :param chunk_size: rows that are in memory at a time; None for a size that fits the cache.
     :param known: the result, if it is known already: rows are then visited for the gradient only.
     """
+    X, labels, groups = rows
     num_inducing = L_inv.shape[-1]
     chunk = chunk_size or default_chunk(num_inducing, int(groups.offsets[-1]))
 
-    def blocks(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        rows = groups.take(X, start, stop)
-        K = inducing_covariance(inducing_variable, kernel, rows)
-        return K, kernel(rows, full_cov=False), features(rows, groups.take(labels, start, stop))
+    def covariances(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        x = groups.take(X, start, stop)
+        K = inducing_covariance(inducing_variable, kernel, x)
+        return K, kernel(x, full_cov=False), features(x, groups.take(labels, start, stop))
 
     @tf.custom_gradient
     def statistics(L_inv: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
         def add_chunk(_: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
-            K, diagonal, E = blocks(start, stop)
+            K, diagonal, E = covariances(start, stop)
             A = lower_product_strips(L_inv, K)
             return [
                 tf.reduce_sum(diagonal),
@@ -146,7 +160,7 @@ def group_statistics(
                 tf.matmul(E, E, transpose_a=True),
             ]
 
-        C = blocks(tf.constant(0), tf.constant(0))[2].shape[-1]
+        C = covariances(tf.constant(0), tf.constant(0))[2].shape[-1]
         shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
         if known is None:
             kappa, S, G, Q = _per_group(groups, chunk, shapes, add_chunk)
@@ -171,7 +185,7 @@ def group_statistics(
             def add_gradients(g: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
                 with tf.GradientTape(watch_accessed_variables=False) as tape:
                     tape.watch(variables)
-                    K, diagonal, E = blocks(start, stop)
+                    K, diagonal, E = covariances(start, stop)
                 dK = tf.matmul(P[g], K) + tf.matmul(R[g], E, transpose_b=True)
                 dE = tf.matmul(K, R[g], transpose_a=True) + tf.matmul(E, dQ2[g])
                 d_diagonal = tf.fill(tf.shape(diagonal), d_kappa[g])

@@ -1,8 +1,15 @@
-"""GPflow models: exact, collapsed and variational classifiers."""
+"""GPflow models: exact, collapsed and variational classifiers.
 
+The conjugate ones regress on the pseudo-targets of a label code (:mod:`.conjugate`: what they
+share; :mod:`.exact`, :mod:`.collapsed`: the algebra; :mod:`.sgpr`: the collapsed classes that users
+build). The variational ones are GPflow's SVGP (:mod:`.svgp`, :mod:`.code_svgp`). All predict
+classes by the functions of :mod:`.probabilities`.
+"""
+
+from gpflow_ilr.models.code_svgp import CodeSVGP
 from gpflow_ilr.models.exact import ILRGPR, DirichletGPR
 from gpflow_ilr.models.sgpr import ILRSGPR, DirichletSGPR
-from gpflow_ilr.models.svgp import ILRSVGP, CodeSVGP, SoftmaxSVGP
+from gpflow_ilr.models.svgp import ILRSVGP, SoftmaxSVGP
 
 __all__ = [
     "ILRGPR",

@@ -1,101 +1,96 @@
 """What the exact and the collapsed classifier have in common, for any label code.
 
 A conjugate classifier is Gaussian-process regression on the pseudo-targets of a label code
-(:mod:`gpflow_ilr.codes.base`). Everything inside happens in the code's units; the factor ``scale``
-to the paper's units (the sharpness L, or one) is applied at the border: ``predict_f`` and the
-objectives are in them, and the kernel, the mean function and the noise describe f/L. Subclasses
-supply the algebra.
+(:mod:`gpflow_ilr.codes`). Everything inside happens in the code's units; the factor ``scale`` to the
+paper's units (the sharpness L, or one) is applied at the border: ``predict_f`` and the objectives are
+in them, and the kernel, the mean function and the noise describe f/L. A subclass supplies the
+algebra: the evidence, leave-one-out, and what is computed of the data before a prediction and after.
 """
 
 import abc
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.conditionals.util import expand_independent_outputs
 from gpflow.config import default_float
-from gpflow.inducing_variables import InducingVariables
-from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
-from gpflow.mean_functions import MeanFunction, Zero
+from gpflow.kernels import Kernel
+from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
-from gpflow.posteriors import (
-    PrecomputeCacheType,
-    PrecomputedValue,
-    _validate_precompute_cache_type,
-)
+from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_ilr.calibration.criterion import Marginals, label_nll
 from gpflow_ilr.codes import LabelCode
+from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
-from gpflow_ilr.inputs.rows import as_inputs, check_data
-from gpflow_ilr.likelihoods import LinkedSoftmax
-from gpflow_ilr.models.posterior import ConjugatePosterior
-from gpflow_ilr.models.probabilities import ClassProbabilities
+from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
+from gpflow_ilr.inputs.rows import as_column, as_inputs, check_data
+from gpflow_ilr.likelihoods import CodeSoftmax
+from gpflow_ilr.linalg.row_chunks import map_rows
+from gpflow_ilr.models import probabilities
+from gpflow_ilr.models.posterior import ConjugatePosterior, cache_type
 
-__all__ = [
-    "ConjugateClassifier",
-    "Objective",
-    "OutputBlock",
-    "cross_covariance",
-    "prior_covariance",
-    "squared_norms",
-]
+__all__ = ["ConjugateClassifier", "Objective"]
 
 Objective = Literal["evidence", "loo"]
 
-
-class OutputBlock(NamedTuple):
-    """Outputs that share a kernel (and inducing inputs)."""
-
-    kernel: Kernel
-    start: int
-    stop: int
-    inducing: InducingVariables = None  # type: ignore[assignment]  # exact models have none
-
-    def columns(self, table: tf.Tensor) -> tf.Tensor:
-        """The columns of a [..., P] table that belong to the block; a single column serves all."""
-        return table if table.shape[-1] == 1 else table[..., self.start : self.stop]
+_CHUNK_ELEMENTS = 2**23
 
 
-class ConjugateClassifier(
-    ClassProbabilities, GPModel, InternalDataTrainingLossMixin, metaclass=abc.ABCMeta
-):
+class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.ABCMeta):
     """GP regression on the pseudo-targets of a label code.
 
     :param data: X [N, D] of any real dtype, and labels: [N] or [N, 1] class indices, [N, K] one-hot
         or soft rows.
     :param kernel: kernel of f/scale. Any single-output kernel, or GPflow's ``SharedIndependent`` or
         ``SeparateIndependent``.
-    :param code: the label code.
-    :param likelihood: its link, for predictions.
+    :param code: the label code; the likelihood is its.
     :param mean_function: mean of f/scale.
     :param objective: what training maximises: the (bound on the) log evidence, or the
         leave-one-out log probability of the labels.
+    :param nodes: node rule of the predictive probabilities.
     """
 
-    likelihood: LinkedSoftmax
+    likelihood: CodeSoftmax
+
+    predict_y = probabilities.predict_y_of_code
+    predict_probability_variance = probabilities.predict_probability_variance
+    predict_entropy = probabilities.predict_entropy
+    predict_f_samples = probabilities.predict_f_samples
+    predict_probability_samples = probabilities.predict_probability_samples
+    predict_credible_interval = probabilities.predict_credible_interval
 
     def __init__(
         self,
         data: RegressionData,
         kernel: Kernel,
         code: LabelCode,
-        likelihood: LinkedSoftmax,
         mean_function: MeanFunction | None = None,
         objective: Objective = "evidence",
+        nodes: NodeRule | None = None,
     ) -> None:
-        super().__init__(kernel, likelihood, mean_function, num_latent_gps=code.num_outputs)
-        refuse_keras_layers(self, type(self).__name__)
         if objective not in ("evidence", "loo"):
             raise ValueError(f"objective must be 'evidence' or 'loo', but is {objective!r}.")
-        self.code = code
+        likelihood = CodeSoftmax(code, nodes)
+        super().__init__(kernel, likelihood, mean_function, num_latent_gps=code.num_outputs)
+        refuse_keras_layers(self, type(self).__name__)
+        output_spans(kernel, self.num_latent_gps)  # refuses a kernel that does not fit
         self.objective = objective
         if objective == "loo":
             code.learn_scale()
-        _ = self._kernel_blocks  # refuses a kernel that does not fit
         self.data = data
+
+    # Data
+
+    @property
+    def code(self) -> LabelCode:
+        """The label code, which the likelihood holds."""
+        return self.likelihood.code
 
     @property
     def data(self) -> RegressionData:
@@ -107,13 +102,33 @@ class ConjugateClassifier(
 
     @data.setter
     def data(self, data: RegressionData) -> None:
-        self._set_data(*check_data(data, self.code.num_classes))
-
-    def _set_data(self, X: tf.Tensor, Y: tf.Tensor, labels: tf.Tensor) -> None:
+        X, Y, labels = check_data(data, self.code.num_classes)
         self.code.features(labels[:1])  # refuses soft labels where the code has none
-        _ = self._mean_columns(X[:1], self._kernel_blocks[0])  # refuses one that does not fit
-        self._data = (X, Y)
-        self._labels = labels
+        columns = self.mean_function(X[:1]).shape[-1]
+        if columns not in (1, self.num_latent_gps):
+            raise ValueError(
+                f"mean_function must return one column, or {self.num_latent_gps}, one for each "
+                f"latent function, but returns {columns}."
+            )
+        self._data, self._labels = (X, Y), labels
+
+    def set_rows(self, X: tf.Tensor, labels: tf.Tensor) -> None:
+        """Set the data to rows that have been checked already.
+
+        :param X: [N, D].
+        :param labels: as :func:`gpflow_ilr.inputs.as_labels` returns them.
+        """
+        self._data, self._labels = (X, as_column(labels, self.data[1].dtype)), labels
+
+    @property
+    def labels(self) -> tf.Tensor:
+        """Class indices [N], or soft rows [N, K], as :func:`gpflow_ilr.inputs.as_labels` has them."""
+        return self._labels
+
+    @property
+    def has_soft_labels(self) -> bool:
+        """Whether the labels are rows of probabilities; their targets depend on the smoothing λ."""
+        return self.labels.shape.rank == 2
 
     @property
     def num_data(self) -> int:
@@ -121,45 +136,14 @@ class ConjugateClassifier(
         return int(self.data[0].shape[0])
 
     @property
-    def _kernel_blocks(self) -> list[OutputBlock]:
-        P = self.num_latent_gps
-        if not isinstance(self.kernel, Kernel):
-            raise TypeError(
-                f"kernel must be a GPflow kernel such as gpflow.kernels.SquaredExponential(), but "
-                f"is {self.kernel!r}."
-            )
-        if isinstance(self.kernel, SeparateIndependent):
-            if len(self.kernel.kernels) != P:
-                raise ValueError(
-                    f"The SeparateIndependent kernel has {len(self.kernel.kernels)} kernels, but "
-                    f"{self.code.num_classes} classes need {P}, one for each latent function."
-                )
-            return [OutputBlock(kernel, p, p + 1) for p, kernel in enumerate(self.kernel.kernels)]
-        if isinstance(self.kernel, SharedIndependent):
-            return [OutputBlock(self.kernel.kernel, 0, P)]
-        if isinstance(self.kernel, MultioutputKernel):
-            raise TypeError(
-                f"{type(self.kernel).__name__} mixes the latent functions, which conjugate models "
-                "cannot use. Pass a single-output kernel, SharedIndependent or SeparateIndependent."
-            )
-        return [OutputBlock(self.kernel, 0, P)]
+    def num_columns(self) -> int:
+        """D."""
+        return int(self.data[0].shape[1])
 
     @property
-    def _output_blocks(self) -> list[OutputBlock]:
-        return self._kernel_blocks
-
-    def _mean_columns(self, X: tf.Tensor, block: OutputBlock) -> tf.Tensor | None:
-        """The mean function's columns for a block, [N, stop − start], or None if it is zero."""
-        if type(self.mean_function) is Zero:
-            return None
-        mean = self.mean_function(X)
-        if mean.shape[-1] not in (1, self.num_latent_gps):
-            raise ValueError(
-                f"mean_function must return one column, or {self.num_latent_gps}, one for each "
-                f"latent function, but returns {mean.shape[-1]}."
-            )
-        mean = block.columns(mean)
-        return tf.broadcast_to(mean, [tf.shape(X)[0], block.stop - block.start])
+    def output_spans(self) -> list[OutputSpan]:
+        """The latent functions, in spans that share a kernel (and inducing variables)."""
+        return output_spans(self.kernel, self.num_latent_gps)
 
     # Objectives
 
@@ -168,16 +152,18 @@ class ConjugateClassifier(
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """What training maximises, as ``objective`` says."""
         # Not converted: autograph would take seconds to find that there is nothing to convert.
-        if self.objective == "loo":
-            return self.loo_log_density()
-        return self._log_evidence()
+        return self.loo_log_density() if self.objective == "loo" else self.log_evidence()
 
     @abc.abstractmethod
-    def _log_evidence(self) -> tf.Tensor:
-        """Log evidence of the paper's targets, or a bound on it."""
+    def log_evidence(self) -> tf.Tensor:
+        """Log evidence of the paper's targets, or a bound on it, []."""
 
-    def _in_paper_units(self, log_evidence: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
-        """Evidence of the paper's targets: a density, so it takes −log scale for each target."""
+    def in_paper_units(self, log_evidence: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
+        """Evidence of the paper's targets: a density, so it takes −log scale for each target.
+
+        :param log_evidence: of the code's targets.
+        :param num_rows: number of rows.
+        """
         targets = tf.cast(num_rows * self.num_latent_gps, default_float())
         # A constant for training: where the scale were trainable, the density would grow for ever
         # as the scale, and the targets with it, went to zero.
@@ -187,42 +173,162 @@ class ConjugateClassifier(
     def loo_log_density(self) -> tf.Tensor:
         """Σ_n log p(y_n | all other rows), hyperparameters (and inducing inputs) kept, []."""
 
-    def _label_log_density(self, mean: tf.Tensor, var: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        """Σ_n log E[softmax(scale · C f)]_y."""
-        held_out = Marginals(mean, var, labels)
-        return -tf.reduce_sum(
-            label_nll(held_out, self.likelihood.link, self.code.scale, self.num_data)
-        )
+    def label_log_density(self, held_out: Marginals) -> tf.Tensor:
+        """Σ_n log E[softmax(scale · C f)]_y, [], with nodes chosen for all rows of the model.
+
+        :param held_out: predictions of some rows in the code's units, and their labels.
+        """
+        nll = label_nll(held_out, self.code.link, self.code.scale, self.num_data)
+        return -tf.reduce_sum(nll)
 
     # Leave-one-out
 
     @abc.abstractmethod
-    def _loo(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
-        """Leave-one-out mean [n, P] and variance [n, P or 1] in the code's units."""
+    def leave_one_out(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
+        """Leave-one-out mean [n, P] and variance [n, P or 1] in the code's units.
+
+        :param rows: which training rows; all of them if None.
+        """
 
     def predict_loo(self) -> MeanAndVariance:
         """Mean and variance of f at each training input, given all *other* rows, [N, P] each.
 
         In closed form, with the hyperparameters (and inducing inputs) kept.
         """
-        mean, var = self._loo()
+        mean, var = self.leave_one_out()
         scale = self.code.scale
         return scale * mean, tf.broadcast_to(scale**2 * var, tf.shape(mean))
+
+    def held_out(
+        self,
+        data: tuple[tf.Tensor, tf.Tensor] | None,
+        trained_on: bool = False,
+        max_rows: int | None = None,
+    ) -> Marginals:
+        """Predictions for rows that have not been seen, in the code's units, with their labels.
+
+        :param data: validation rows X and labels; None for training rows, each left out in turn.
+        :param trained_on: must be False: the model has its training rows.
+        :param max_rows: at most so many, evenly spaced, of the training rows; None for all.
+        """
+        if data is None:
+            rows = self.spread_rows(max_rows)
+            return Marginals(*self.leave_one_out(rows), tf.gather(self.labels, rows))
+        if trained_on:
+            raise ValueError(
+                f"{type(self).__name__} has its training rows and leaves each out in turn where "
+                "calibrate gets no data: leave out data and trained_on."
+            )
+        X, labels = data
+        mean, var = self.predict_marginals(X)
+        scale = self.code.scale
+        return Marginals(mean / scale, var / scale**2, labels)
+
+    def spread_rows(self, max_rows: int | None) -> tf.Tensor:
+        """Numbers of at most ``max_rows`` evenly spaced training rows.
+
+        :param max_rows: None for all rows.
+        """
+        limit = self.num_data if max_rows is None else check_count("max_rows", max_rows)
+        count = min(limit, self.num_data)
+        return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
 
     # Predictions
 
     @abc.abstractmethod
-    def _precompute(self) -> Sequence[PrecomputedValue]:
+    def precompute(self) -> list[tf.Tensor]:
         """What predictions need of the data."""
 
     @abc.abstractmethod
-    def _conditional(
+    def conditional(
         self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
     ) -> MeanAndVariance:
         """Mean [..., n, P], without mean function, and variance [..., n, P or 1].
 
         With ``full_cov``, the covariance [..., P or 1, n, n]. In the code's units.
+
+        :param cache: what :meth:`precompute` returned.
+        :param Xnew: [..., n, D].
+        :param full_cov: whether to keep covariances between rows.
         """
+
+    def latents(
+        self,
+        cache: Sequence[tf.Tensor],
+        Xnew: tf.Tensor,
+        full_cov: bool = False,
+        full_output_cov: bool = False,
+    ) -> MeanAndVariance:
+        """Mean and (co)variance of the latent functions, as ``predict_f`` returns them.
+
+        :param cache: what :meth:`precompute` returned.
+        :param Xnew: [..., n, D].
+        :param full_cov: whether to return covariances between rows.
+        :param full_output_cov: whether to return covariances between latent functions.
+        """
+        scale, P = self.code.scale, self.num_latent_gps
+        mean, var = self.conditional(cache, Xnew, full_cov)
+        if full_cov:
+            var = tf.repeat(var, P, axis=-3) if var.shape[-3] < P else var
+        else:
+            var = tf.broadcast_to(var, tf.shape(mean))
+        mean = scale * (mean + self.mean_function(Xnew))
+        return mean, expand_independent_outputs(scale**2 * var, full_cov, full_output_cov)
+
+    def marginals(self, cache: Sequence[tf.Tensor], Xnew: InputData) -> MeanAndVariance:
+        """Mean [..., N, P] and variance [..., N, P], or [..., N, 1] if the outputs share it.
+
+        :param cache: what :meth:`precompute` returned.
+        :param Xnew: [..., N, D].
+        """
+        X = as_inputs(Xnew, self.num_columns)
+        scale = self.code.scale
+        elements = sum(int(np.prod(c.shape[:-1])) for c in cache)
+
+        def predict(rows: tf.Tensor) -> MeanAndVariance:
+            mean, var = self.conditional(cache, rows, full_cov=False)
+            return scale * (mean + self.mean_function(rows)), scale**2 * var
+
+        rows = tf.reshape(X, [-1, X.shape[-1]])
+        mean, var = map_rows(predict, [rows], max(1, _CHUNK_ELEMENTS // elements))
+        leading = tf.shape(X)[:-1]
+        return tuple(tf.reshape(x, tf.concat([leading, x.shape[-1:]], 0)) for x in (mean, var))
+
+    def predict_marginals(self, Xnew: InputData) -> MeanAndVariance:
+        """Mean [..., N, P] and variance [..., N, P] of f, or [..., N, 1] if the outputs share it.
+
+        :param Xnew: [..., N, D].
+        """
+        return self.marginals(self.precompute(), Xnew)
+
+    @inherit_check_shapes
+    def predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of the latent functions, in the paper's units."""
+        X = as_inputs(Xnew, self.num_columns)
+        return self.latents(self.precompute(), X, full_cov, full_output_cov)
+
+    def prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
+        """Largest prior variance of the latents at the inputs, [].
+
+        :param Xnew: [..., N, D].
+        """
+        return tf.square(self.code.scale) * tf.reduce_max(self.kernel(Xnew, full_cov=False))
+
+    def predict_log_density(
+        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> tf.Tensor:
+        """Log of the predicted probability of each label, [N].
+
+        :param data: X and labels, in any form that :func:`gpflow_ilr.inputs.as_labels` accepts.
+        :param full_cov: must be False.
+        :param full_output_cov: must be False.
+        """
+        X, Y = data[0], tf.convert_to_tensor(data[1])
+        Y = Y[:, None] if Y.shape.rank == 1 else Y
+        X = as_inputs(X, self.num_columns)
+        return super().predict_log_density((X, Y), full_cov, full_output_cov)
 
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
@@ -231,82 +337,4 @@ class ConjugateClassifier(
 
         :param precompute_cache: ``"tensor"``, ``"variable"`` or ``"nocache"``, as in GPflow.
         """
-        return ConjugatePosterior(self, _validate_precompute_cache_type(precompute_cache))
-
-    @inherit_check_shapes
-    def predict_f(
-        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
-        """Mean and variance of the latent functions, in the paper's units."""
-        return self.posterior("nocache").fused_predict_f(
-            as_inputs(Xnew), full_cov=full_cov, full_output_cov=full_output_cov
-        )
-
-    def _predict_marginals(self, Xnew: tf.Tensor) -> MeanAndVariance:
-        return self.posterior("nocache")._predict_marginals(Xnew)
-
-    def _prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
-        return self.posterior("nocache")._prior_variance(Xnew)
-
-    def predict_y(
-        self,
-        Xnew: InputData,
-        full_cov: bool = False,
-        full_output_cov: bool = False,
-        observation_noise: bool = False,
-    ) -> MeanAndVariance:
-        """Class probabilities and the variance of the one-hot label, [..., N, K] each.
-
-        :param Xnew: [..., N, D].
-        :param full_cov: must be False.
-        :param full_output_cov: must be False.
-        :param observation_noise: predict from the noisy pseudo-observation z* instead of the latent
-            f*. Noise that depends on the class is averaged over the predicted classes.
-        """
-        return self.posterior("nocache").predict_y(
-            Xnew, full_cov, full_output_cov, observation_noise
-        )
-
-    def predict_log_density(
-        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
-    ) -> tf.Tensor:
-        """Log of the predicted probability of each label, [N].
-
-        :param data: X and labels, in any form that :func:`gpflow_ilr.inputs.labels.as_labels` accepts.
-        :param full_cov: must be False.
-        :param full_output_cov: must be False.
-        """
-        X, Y = data[0], tf.convert_to_tensor(data[1])
-        Y = Y[:, None] if Y.shape.rank == 1 else Y
-        return super().predict_log_density((as_inputs(X), Y), full_cov, full_output_cov)
-
-
-def cross_covariance(K: tf.Tensor) -> tf.Tensor:
-    """[M, ..., n], as GPflow's kernels answer it, to [..., M, n].
-
-    :param K: covariance between M basis points and batches of n new ones.
-    """
-    rank = K.shape.rank
-    return K if rank == 2 else tf.transpose(K, [*range(1, rank - 1), 0, rank - 1])
-
-
-def prior_covariance(kernel: Kernel, Xnew: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """k** as [..., n, 1], or as [..., 1, n, n] with ``full_cov``: one column for all outputs.
-
-    :param kernel: the kernel.
-    :param Xnew: [..., n, D].
-    :param full_cov: whether to keep covariances between rows.
-    """
-    K = kernel(Xnew, full_cov=full_cov)
-    return K[..., None, :, :] if full_cov else K[..., None]
-
-
-def squared_norms(W: tf.Tensor, full_cov: bool) -> tf.Tensor:
-    """Wᵀ W for W [..., U, M, n]: its diagonal as [..., n, U], or [..., U, n, n] with ``full_cov``.
-
-    :param W: features of new rows, for each of U factors.
-    :param full_cov: whether to keep products between rows.
-    """
-    if full_cov:
-        return tf.matmul(W, W, transpose_a=True)
-    return tf.linalg.matrix_transpose(tf.reduce_sum(tf.square(W), axis=-2))
+        return ConjugatePosterior(self, cache_type(precompute_cache))

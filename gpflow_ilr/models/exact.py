@@ -1,32 +1,24 @@
 """Exact conjugate classifiers: one N × N factor for all outputs that share their noise."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
-from gpflow.posteriors import PrecomputedValue
 
-from gpflow_ilr.calibration.calibrate import LOOAtNoise, TunableSmoothing
-from gpflow_ilr.calibration.criterion import Marginals
+from gpflow_ilr.calibration import Marginals, calibrate, smoothing
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
+from gpflow_ilr.inputs.kernels import OutputSpan
+from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import covariance
 from gpflow_ilr.linalg.evidence import dense_log_evidence, inverse_diagonal_and_solution
 from gpflow_ilr.linalg.inverse_factors import inverse_cholesky
 from gpflow_ilr.linalg.jitter import least_noise
 from gpflow_ilr.linalg.row_chunks import stack_over
-from gpflow_ilr.models.conjugate import (
-    ConjugateClassifier,
-    Objective,
-    OutputBlock,
-    cross_covariance,
-    prior_covariance,
-    squared_norms,
-)
+from gpflow_ilr.models.conjugate import ConjugateClassifier, Objective
 
 __all__ = ["ExactClassifier", "ILRGPR", "DirichletGPR"]
 
@@ -43,51 +35,78 @@ class ExactClassifier(ConjugateClassifier):
 
         Where one noise is shared, this is GPflow's ``GPR`` on those targets with kernel scale² k.
         """
-        return self._log_evidence()
+        return self.log_evidence()
 
-    def _regression(self, block: OutputBlock) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def log_evidence(self) -> tf.Tensor:
+        """Log evidence of the paper's targets, []."""
+        evidences = [dense_log_evidence(*self._regression(span)) for span in self.output_spans]
+        return self.in_paper_units(tf.add_n(evidences), self.num_data)
+
+    def _regression(self, span: OutputSpan) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """K [N, N], targets less mean function [N, P], and noise variances [N, 1 or P]."""
         X = self.data[0]
-        K = covariance(block.kernel, X)
-        targets = tf.matmul(self.code.features(self._labels), block.columns(self.code.targets))
-        mean = self._mean_columns(X, block)
-        V = block.columns(self.code.noise_variance)
-        V = tf.gather(V, self._labels) if self.code.depends_on_class else tf.repeat(V, len(X), 0)
+        K = covariance(span.kernel, X)
+        targets = tf.matmul(self.code.features(self.labels), span.columns(self.code.targets))
+        mean = span.mean(self.mean_function, X)
+        V = span.columns(self.code.noise_variance)
+        V = tf.gather(V, self.labels) if self.code.depends_on_class else tf.repeat(V, len(X), 0)
         V = tf.maximum(V, least_noise(tf.linalg.diag_part(K)))
         return K, targets if mean is None else targets - mean, V
 
-    def _log_evidence(self) -> tf.Tensor:
-        evidences = [dense_log_evidence(*self._regression(b)) for b in self._output_blocks]
-        return self._in_paper_units(tf.add_n(evidences), self.num_data)
+    def leave_one_out(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
+        """With C = (K + V)⁻¹: mean_−n = t_n − [C t]_n / C_nn, variance_−n = 1/C_nn − V_n.
 
-    def _loo(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
-        """With C = (K + V)⁻¹: mean_−n = t_n − [C t]_n / C_nn, variance_−n = 1/C_nn − V_n."""
+        :param rows: which training rows; all of them if None.
+        """
         means, variances = [], []
-        for block in self._output_blocks:
-            K, targets, V = self._regression(block)
-            offset = self._mean_columns(self.data[0], block)
+        for span in self.output_spans:
+            K, targets, V = self._regression(span)
+            offset = span.mean(self.mean_function, self.data[0])
             columns = [targets] if V.shape[1] == 1 else tf.split(targets, V.shape[1], axis=1)
+            left_out = []
             for t, v in zip(columns, tf.split(V, V.shape[1], axis=1), strict=True):
                 noisy = tf.linalg.set_diag(K, tf.linalg.diag_part(K) + v[:, 0])
                 diagonal, alpha = inverse_diagonal_and_solution(noisy, t)
-                means.append(t - alpha / diagonal[:, None])
+                left_out.append(t - alpha / diagonal[:, None])
                 variances.append(tf.maximum(1.0 / diagonal[:, None] - v, 0.0))
-            if offset is not None:
-                means[-len(columns) :] = [tf.concat(means[-len(columns) :], axis=1) + offset]
-        mean, variance = tf.concat(means, axis=1), tf.concat(variances, axis=1)
-        if rows is None:
-            return mean, variance
-        return tf.gather(mean, rows), tf.gather(variance, rows)
+            mean = tf.concat(left_out, axis=1)
+            means.append(mean if offset is None else mean + offset)
+        results = tf.concat(means, axis=1), tf.concat(variances, axis=1)
+        return results if rows is None else tuple(tf.gather(x, rows) for x in results)
 
     def loo_log_density(self) -> tf.Tensor:
         """Σ_n log p(y_n | all other rows), in closed form, []."""
-        return self._label_log_density(*self._loo(), self._labels)
+        return self.label_log_density(Marginals(*self.leave_one_out(), self.labels))
 
-    def _precompute(self) -> list[PrecomputedValue]:
-        """X, and for each block α = (K + V)⁻¹ t, [N, P], and L⁻¹ for each noise, [U, N, N]."""
-        cache = [PrecomputedValue(self.data[0], (False, False))]
-        for block in self._output_blocks:
-            K, targets, V = self._regression(block)
+    def loo_at_noise(self, rows: tf.Tensor) -> Callable[[float], Marginals]:
+        """Leave-one-out in the eigenbasis K = U diag(g) Uᵀ, where every noise level is diagonal.
+
+        :param rows: which training rows.
+        """
+        (span,) = self.output_spans
+        K, targets, _ = self._regression(span)
+        g, U = tf.linalg.eigh(K)
+        g = tf.maximum(g, 0.0)
+        least = least_noise(tf.linalg.diag_part(K))
+        rotated = tf.matmul(U, targets, transpose_a=True)
+        U, targets, labels = (tf.gather(x, rows) for x in (U, targets, self.labels))
+        offset = span.mean(self.mean_function, tf.gather(self.data[0], rows))
+
+        def at(noise: float) -> Marginals:
+            v = tf.maximum(tf.constant(noise, default_float()), least)
+            w = 1.0 / (g + v)
+            diagonal = tf.linalg.matvec(tf.square(U), w)[:, None]
+            mean = targets - tf.matmul(U, w[:, None] * rotated) / diagonal
+            mean = mean if offset is None else mean + offset
+            return Marginals(mean, tf.maximum(1.0 / diagonal - v, 0.0), labels)
+
+        return at
+
+    def precompute(self) -> list[tf.Tensor]:
+        """X, and for each span α = (K + V)⁻¹ t, [N, P], and L⁻¹ for each noise, [U, N, N]."""
+        cache = [self.data[0]]
+        for span in self.output_spans:
+            K, targets, V = self._regression(span)
 
             def inverse_factor(p: tf.Tensor, K: tf.Tensor = K, V: tf.Tensor = V) -> list[tf.Tensor]:
                 noisy = tf.linalg.set_diag(K, tf.linalg.diag_part(K) + V[:, p])
@@ -98,25 +117,29 @@ class ExactClassifier(ConjugateClassifier):
             columns = targets[None] if V.shape[1] == 1 else tf.transpose(targets)[:, :, None]
             alpha = tf.matmul(L_inv, tf.matmul(L_inv, columns), transpose_a=True)
             alpha = alpha[0] if V.shape[1] == 1 else tf.transpose(alpha[..., 0])
-            cache.append(PrecomputedValue(alpha, (False, False)))
-            cache.append(PrecomputedValue(L_inv, (False, False, False)))
+            cache += [alpha, L_inv]
         return cache
 
-    def _conditional(
+    def conditional(
         self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
     ) -> MeanAndVariance:
-        """k*ᵀ α and k** − |L⁻¹ k*|²."""
+        """k*ᵀ α and k** − |L⁻¹ k*|², in the code's units.
+
+        :param cache: what :meth:`precompute` returned.
+        :param Xnew: [..., n, D].
+        :param full_cov: whether to keep covariances between rows.
+        """
         means, variances = [], []
-        for i, block in enumerate(self._output_blocks):
+        for i, span in enumerate(self.output_spans):
             alpha, L_inv = cache[2 * i + 1 : 2 * i + 3]
-            K = cross_covariance(covariance(block.kernel, cache[0], Xnew))
+            K = cross_covariance(covariance(span.kernel, cache[0], Xnew))
             means.append(tf.matmul(K, alpha, transpose_a=True))
             explained = squared_norms(tf.matmul(L_inv, K[..., None, :, :]), full_cov)
-            variances.append(prior_covariance(block.kernel, Xnew, full_cov) - explained)
+            variances.append(prior_covariance(span.kernel, Xnew, full_cov) - explained)
         return tf.concat(means, axis=-1), tf.concat(variances, axis=-3 if full_cov else -1)
 
 
-class ILRGPR(TunableSmoothing, ExactClassifier):
+class ILRGPR(ExactClassifier):
     """The paper's Exact-ILR: conjugate multiclass classification with K − 1 latent functions.
 
     :param data: X [N, D] and labels ([N] or [N, 1] class indices, [N, K] one-hot or soft rows).
@@ -133,6 +156,10 @@ class ILRGPR(TunableSmoothing, ExactClassifier):
     :param nodes: node rule of the predictive probabilities.
     """
 
+    code: ILRCode
+    smoothing = smoothing
+    calibrate = calibrate
+
     def __init__(
         self,
         data: RegressionData,
@@ -148,29 +175,7 @@ class ILRGPR(TunableSmoothing, ExactClassifier):
         nodes: NodeRule | None = None,
     ) -> None:
         code = ILRCode(num_classes, smoothing, tolerance, noise, noise_variance)
-        likelihood = ILRLikelihood(num_classes, mixing=False, nodes=nodes)
-        super().__init__(data, kernel, code, likelihood, mean_function, objective)
-
-    def _loo_at_noise(self, rows: tf.Tensor) -> LOOAtNoise:
-        """Leave-one-out in the eigenbasis K = U diag(g) Uᵀ, where every noise level is diagonal."""
-        (block,) = self._output_blocks
-        K, targets, _ = self._regression(block)
-        g, U = tf.linalg.eigh(K)
-        g = tf.maximum(g, 0.0)
-        least = least_noise(tf.linalg.diag_part(K))
-        rotated = tf.matmul(U, targets, transpose_a=True)
-        U, targets, labels = (tf.gather(x, rows) for x in (U, targets, self._labels))
-        offset = self._mean_columns(tf.gather(self.data[0], rows), block)
-
-        def at(noise: float) -> Marginals:
-            v = tf.maximum(tf.constant(noise, default_float()), least)
-            w = 1.0 / (g + v)
-            diagonal = tf.linalg.matvec(tf.square(U), w)[:, None]
-            mean = targets - tf.matmul(U, w[:, None] * rotated) / diagonal
-            mean = mean if offset is None else mean + offset
-            return Marginals(mean, tf.maximum(1.0 / diagonal - v, 0.0), labels)
-
-        return at
+        super().__init__(data, kernel, code, mean_function, objective, nodes)
 
 
 class DirichletGPR(ExactClassifier):
@@ -199,5 +204,4 @@ class DirichletGPR(ExactClassifier):
         nodes: NodeRule | None = None,
     ) -> None:
         code = DirichletCode(num_classes, alpha_epsilon, noise)
-        likelihood = SoftmaxLikelihood(num_classes, mixing=False, nodes=nodes)
-        super().__init__(data, kernel, code, likelihood, mean_function, objective)
+        super().__init__(data, kernel, code, mean_function, objective, nodes)

@@ -1,26 +1,20 @@
 """The collapsed sparse classifiers that users build: Collapsed-ILR and sparse GPD."""
 
-import tensorflow as tf
 from gpflow.base import RegressionData
-from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
 
-from gpflow_ilr.calibration.calibrate import LOOAtNoise, TunableSmoothing
-from gpflow_ilr.calibration.criterion import Marginals
+from gpflow_ilr.calibration import calibrate, smoothing
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
-from gpflow_ilr.collapsed.bound import leave_one_out
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.likelihoods import ILRLikelihood, SoftmaxLikelihood
-from gpflow_ilr.linalg.covariances import inducing_covariance
+from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.conjugate import Objective
-from gpflow_ilr.models.streaming import StreamingRows
 
 __all__ = ["ILRSGPR", "DirichletSGPR"]
 
 
-class ILRSGPR(TunableSmoothing, StreamingRows):
+class ILRSGPR(CollapsedClassifier):
     """The paper's Collapsed-ILR: sparse conjugate classification with K − 1 latent functions.
 
     :param data: X [N, D] and labels ([N] or [N, 1] class indices, [N, K] one-hot or soft rows).
@@ -41,6 +35,10 @@ class ILRSGPR(TunableSmoothing, StreamingRows):
     :param nodes: node rule of the predictive probabilities.
     """
 
+    code: ILRCode
+    smoothing = smoothing
+    calibrate = calibrate
+
     def __init__(
         self,
         data: RegressionData,
@@ -58,45 +56,12 @@ class ILRSGPR(TunableSmoothing, StreamingRows):
         nodes: NodeRule | None = None,
     ) -> None:
         code = ILRCode(num_classes, smoothing, tolerance, noise, noise_variance)
-        likelihood = ILRLikelihood(num_classes, mixing=False, nodes=nodes)
         super().__init__(
-            data, kernel, inducing_variable, code, likelihood, mean_function, objective, chunk_size
+            data, kernel, inducing_variable, code, mean_function, objective, chunk_size, nodes
         )
 
-    def _loo_at_noise(self, rows: tf.Tensor) -> LOOAtNoise:
-        """Leave-one-out in the eigenbasis G = U diag(g) Uᵀ, where B is diagonal for every noise."""
-        (block,) = self._output_blocks
-        X, labels = tf.gather(self.data[0], rows), tf.gather(self._labels, rows)
-        L_inv = self._whitening(block)
-        known = self._kept_statistics()
-        stats = self._statistics(block, L_inv, known[0] if known else None)
-        g, U = tf.linalg.eigh(stats.second[0])
-        g = tf.maximum(g, 0.0)[:, None]
-        s = tf.matmul(U, tf.matmul(stats.first[0], self._table(block)[0]), transpose_a=True)
-        A = tf.matmul(L_inv, inducing_covariance(block.inducing, block.kernel, X))
-        residual = block.kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
-        residual = tf.maximum(residual, 0.0)[:, None]
-        rotated = tf.matmul(A, U, transpose_a=True)  # [n, M]
-        squares = tf.square(rotated)
-        targets = tf.matmul(self.code.features(labels), block.columns(self.code.targets))
-        offset = self._mean_columns(X, block)
-        targets = targets if offset is None else targets - offset
 
-        def at(noise: float) -> Marginals:
-            v = tf.constant(noise, default_float())
-            mean, variance = leave_one_out(
-                tf.matmul(rotated, s / (g + v)),
-                tf.matmul(squares, v / (g + v)),
-                targets,
-                v,
-                residual,
-            )
-            return Marginals(mean if offset is None else mean + offset, variance, labels)
-
-        return at
-
-
-class DirichletSGPR(StreamingRows):
+class DirichletSGPR(CollapsedClassifier):
     """Collapsed sparse Dirichlet-based GP classification (GPD; Milios et al., 2018), K latents.
 
     :param data: X [N, D] and hard labels.
@@ -126,7 +91,6 @@ class DirichletSGPR(StreamingRows):
         nodes: NodeRule | None = None,
     ) -> None:
         code = DirichletCode(num_classes, alpha_epsilon, noise)
-        likelihood = SoftmaxLikelihood(num_classes, mixing=False, nodes=nodes)
         super().__init__(
-            data, kernel, inducing_variable, code, likelihood, mean_function, objective, chunk_size
+            data, kernel, inducing_variable, code, mean_function, objective, chunk_size, nodes
         )

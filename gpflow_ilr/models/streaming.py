@@ -4,98 +4,86 @@ The data enter a collapsed model as sums over rows, so a posterior follows a cha
 adding or subtracting the sums of the changed rows; hyperparameters and inducing inputs stay.
 """
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, OutputData
 
 from gpflow_ilr.collapsed.statistics import GroupStatistics
-from gpflow_ilr.inputs.rows import as_column, check_data
-from gpflow_ilr.models.collapsed import CollapsedClassifier, KeptStatistics
+from gpflow_ilr.inputs.rows import check_data
 
-__all__ = ["StreamingRows"]
+if TYPE_CHECKING:
+    from gpflow_ilr.models.collapsed import CollapsedClassifier
+
+__all__ = ["forget", "update"]
 
 
-class StreamingRows(CollapsedClassifier):
-    """A collapsed classifier whose rows may come and go."""
+def update(self: CollapsedClassifier, X_new: InputData, y_new: OutputData) -> None:
+    """Add rows. The posterior then equals that of a model built on all rows.
 
-    def update(self, X_new: InputData, y_new: OutputData) -> None:
-        """Add rows. The posterior then equals that of a model built on all rows.
+    Posteriors taken earlier keep the old rows; call ``posterior()`` again, or ``update_cache()`` on
+    them.
 
-        Posteriors taken earlier keep the old rows; call ``posterior()`` again, or
-        ``update_cache()`` on them.
+    :param X_new: [n, D].
+    :param y_new: labels, hard or soft as the model's own.
+    """
+    X, labels = _matching_rows(self, X_new, y_new)
+    rows = tf.concat([self.data[0], X], 0), tf.concat([self.labels, labels], 0)
+    _change_rows(self, rows, GroupStatistics.__add__, (X, labels))
 
-        :param X_new: [n, D].
-        :param y_new: labels, hard or soft as the model's own.
-        """
-        X, Y, labels = self._check_rows(X_new, y_new)
-        kept = self._merge(GroupStatistics.__add__, X, labels)
-        old_X, old_Y = self.data
-        self._set_data(
-            tf.concat([old_X, X], 0),
-            tf.concat([old_Y, Y], 0),
-            tf.concat([self._labels, labels], 0),
+
+def forget(self: CollapsedClassifier, X_old: InputData, y_old: OutputData) -> None:
+    """Remove rows. The posterior then equals that of a model built on the remaining rows.
+
+    :param X_old: [n, D], rows of the training data; one that occurs several times is removed as
+        often as it is listed.
+    :param y_old: their labels, hard or soft as the model's own.
+    :raises ValueError: if a row is not in the training data, or none would remain.
+    """
+    X, labels = _matching_rows(self, X_old, y_old)
+    gone = _positions(_keys(self.data[0], self.labels), _keys(X, labels))
+    if len(gone) == self.num_data:
+        raise ValueError("forget would remove all rows, and a model needs at least one.")
+    remaining = np.delete(np.arange(self.num_data), gone)
+    rows = tf.gather(self.data[0], remaining), tf.gather(self.labels, remaining)
+    _change_rows(self, rows, GroupStatistics.__sub__, (X, labels))
+
+
+def _matching_rows(
+    model: CollapsedClassifier, X: InputData, y: OutputData
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Rows with labels of the kind that the model has."""
+    num_classes = model.code.num_classes
+    X, _, labels = check_data((X, y), num_classes, model.num_columns)
+    if model.has_soft_labels and labels.shape.rank == 1:  # one-hot rows among soft ones
+        labels = tf.one_hot(labels, num_classes, dtype=model.labels.dtype)
+    if labels.shape.rank != model.labels.shape.rank:
+        raise ValueError(
+            "Soft labels cannot join hard ones: build a new model with all labels as rows "
+            f"[N, {num_classes}]."
         )
-        self._kept = kept
+    return X, labels
 
-    def forget(self, X_old: InputData, y_old: OutputData) -> None:
-        """Remove rows. The posterior then equals that of a model built on the remaining rows.
 
-        :param X_old: [n, D], rows of the training data; one that occurs several times is removed as
-            often as it is listed.
-        :param y_old: their labels, hard or soft as the model's own.
-        :raises ValueError: if a row is not in the training data, or none would remain.
-        """
-        X, _, labels = self._check_rows(X_old, y_old)
-        gone = _positions(_keys(self.data[0], self._labels), _keys(X, labels))
-        if len(gone) == self.num_data:
-            raise ValueError("forget would remove all rows, and a model needs at least one.")
-        kept = self._merge(GroupStatistics.__sub__, X, labels)
-        remaining = np.delete(np.arange(self.num_data), gone)
-        self._set_data(*(tf.gather(x, remaining) for x in (*self.data, self._labels)))
-        self._kept = kept
-
-    def adopt(self, statistics: Sequence[GroupStatistics]) -> None:
-        """Take sums over rows, of which some are held elsewhere, in place of the model's own sums.
-
-        The model then predicts, is calibrated (on its own rows), updated and saved as one that was
-        built on all rows, but cannot be trained: a change of the kernel, the inducing inputs or the
-        mean function makes it ask for new sums.
-
-        :param statistics: sums over all rows, the model's own among them, one for each block of
-            outputs, computed with the model's present parameters.
-        """
-        self._kept = KeptStatistics(list(statistics), self._fingerprint(), elsewhere=True)
-
-    def _check_rows(self, X: InputData, y: OutputData) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        num_columns = self.data[0].shape[1]
-        X, _, labels = check_data((X, y), self.code.num_classes, num_columns)
-        if self._labels.shape.rank == 2 and labels.shape.rank == 1:  # one-hot rows among soft ones
-            labels = tf.one_hot(labels, self.code.num_classes, dtype=self._labels.dtype)
-        if labels.shape.rank != self._labels.shape.rank:
-            raise ValueError(
-                "Soft labels cannot join hard ones: build a new model with all labels as rows "
-                f"[N, {self.code.num_classes}]."
-            )
-        return X, as_column(labels, self.data[1].dtype), labels
-
-    def _merge(
-        self,
-        combine: Callable[[GroupStatistics, GroupStatistics], GroupStatistics],
-        X: tf.Tensor,
-        labels: tf.Tensor,
-    ) -> KeptStatistics | None:
-        """The kept statistics with those of other rows added or subtracted, if any are kept."""
-        kept = self._kept_statistics()
-        if kept is None:
-            return None
-        rows = (X, labels, self._row_groups(labels))
-        merged = [
-            combine(old, self._statistics(block, self._whitening(block), rows=rows))
-            for block, old in zip(self._output_blocks, kept, strict=True)
-        ]
-        return KeptStatistics(merged, self._fingerprint(), self._has_rows_elsewhere)
+def _change_rows(
+    model: CollapsedClassifier,
+    rows: tuple[tf.Tensor, tf.Tensor],
+    combine: Callable[[GroupStatistics, GroupStatistics], GroupStatistics],
+    changed: tuple[tf.Tensor, tf.Tensor],
+) -> None:
+    """Give the model other rows, and the kept sums with those of the changed rows, if any are kept."""
+    known = model.known_statistics()
+    merged = None
+    if known is not None:
+        sums = model.statistics(model.in_groups(*changed))
+        merged = [combine(old, new) for old, new in zip(known, sums, strict=True)]
+    model.set_rows(*rows)
+    if merged is not None:
+        model.keep(merged)
 
 
 def _keys(X: tf.Tensor, labels: tf.Tensor) -> np.ndarray:

@@ -1,57 +1,48 @@
 """Uncollapsed sparse classifiers: GPflow's SVGP, set up for classes, with minibatches.
 
-Three models that differ by their likelihood: :class:`ILRSVGP` (the paper's Uncollapsed-ILR),
-:class:`SoftmaxSVGP` (its baseline SVGPC), and :class:`CodeSVGP`, which fits the conjugate
-pseudo-targets from minibatches. Each is a ``gpflow.models.SVGP`` and takes all that one takes:
+Two models that differ by their likelihood: :class:`ILRSVGP` (the paper's Uncollapsed-ILR) and
+:class:`SoftmaxSVGP` (its baseline SVGPC); a third one, on the pseudo-targets of a label code, is in
+:mod:`gpflow_ilr.models.code_svgp`. Each is a ``gpflow.models.SVGP`` and takes all that one takes:
 multi-output kernels and inducing variables, ``q_diag``, ``whiten``, ``num_data``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
-from gpflow.conditionals import conditional
 from gpflow.config import default_float
 from gpflow.covariances import Kuu
-from gpflow.inducing_variables import (
-    InducingVariables,
-    MultioutputInducingVariables,
-    SeparateIndependentInducingVariables,
-    SharedIndependentInducingVariables,
-)
-from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.inducing_variables import InducingPoints
+from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import SVGP
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
-from gpflow.posteriors import (
-    BasePosterior,
-    PrecomputeCacheType,
-    _validate_precompute_cache_type,
-)
+from gpflow.posteriors import BasePosterior, PrecomputeCacheType
 
-from gpflow_ilr.calibration.criterion import Calibration, Marginals, MeanNLL, choose_sharpness
-from gpflow_ilr.codes import ILRCode, LabelCode
-from gpflow_ilr.collapsed.bound import leave_one_out
+from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
-from gpflow_ilr.inputs.rows import as_inputs, check_data
+from gpflow_ilr.inputs.kernels import for_conditional, output_spans
+from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
-from gpflow_ilr.likelihoods.code_gaussian import CodeGaussian
 from gpflow_ilr.linalg.jitter import safe_jitter
+from gpflow_ilr.models import probabilities
+from gpflow_ilr.models.batches import DataMark, as_batch, missing_num_data
 from gpflow_ilr.models.collapsed import CollapsedClassifier
-from gpflow_ilr.models.probabilities import ClassProbabilities
+from gpflow_ilr.models.posterior import cache_type
 from gpflow_ilr.models.shared_marginals import shared_marginals
 from gpflow_ilr.models.uncached_posterior import UncachedPosterior
 from gpflow_ilr.models.warm_start import variational_start
 
-__all__ = ["ILRSVGP", "SoftmaxSVGP", "CodeSVGP"]
+__all__ = ["ClassifierSVGP", "ILRSVGP", "SoftmaxSVGP"]
 
 
-class ClassifierSVGP(ClassProbabilities, SVGP):
+class ClassifierSVGP(SVGP):
     """GPflow's SVGP with class probabilities, for inputs of any dtype and labels [N] or [N, ·].
 
     :param kernel: a single-output kernel for all latents, or a multi-output kernel.
@@ -60,6 +51,13 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
     :param options: all other arguments of ``gpflow.models.SVGP``.
     """
 
+    predict_y = probabilities.predict_y
+    predict_probability_variance = probabilities.predict_probability_variance
+    predict_entropy = probabilities.predict_entropy
+    predict_f_samples = probabilities.predict_f_samples
+    predict_probability_samples = probabilities.predict_probability_samples
+    predict_credible_interval = probabilities.predict_credible_interval
+
     def __init__(
         self,
         kernel: Kernel,
@@ -67,7 +65,7 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
         inducing_variable: InducingVariablesLike,
         **options: Any,
     ) -> None:
-        kernel, inducing_variable = _matched(
+        kernel, inducing_variable = for_conditional(
             kernel, inducingpoint_wrapper(inducing_variable), likelihood.latent_dim
         )
         super().__init__(
@@ -78,13 +76,22 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
             **options,
         )
         refuse_keras_layers(self, type(self).__name__)
+        self._all_data: DataMark | None = None
+
+    @property
+    def num_columns(self) -> int | None:
+        """D, where the inducing variables are points among the inputs."""
+        inducing = output_spans(self.kernel, self.num_latent_gps, self.inducing_variable)[
+            0
+        ].inducing
+        return int(inducing.Z.shape[-1]) if isinstance(inducing, InducingPoints) else None
 
     @inherit_check_shapes
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Mean and variance of the latent functions, for inputs of any real dtype."""
-        X = as_inputs(Xnew)
+        X = as_inputs(Xnew, self.num_columns)
         shared = not isinstance(self.kernel, MultioutputKernel) and self.q_sqrt.shape.rank == 3
         if full_cov or full_output_cov or not shared or X.shape.rank != 2:
             with safe_jitter(self._inducing_variance):
@@ -93,6 +100,20 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
             X, self.kernel, self.inducing_variable, self.q_mu, self.q_sqrt, self.whiten
         )
         return mean + self.mean_function(X), variance
+
+    def predict_marginals(self, Xnew: InputData) -> MeanAndVariance:
+        """Mean and variance of the latents, [..., N, L] each.
+
+        :param Xnew: [..., N, D].
+        """
+        return self.predict_f(Xnew)
+
+    def prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
+        """Largest prior variance of the latents at the inputs, [].
+
+        :param Xnew: [..., N, D].
+        """
+        return tf.reduce_max(self.kernel(Xnew, full_cov=False))
 
     def _inducing_variance(self) -> tf.Tensor:
         """Mean of the diagonal of K_uu, [1, 1], or of each latent's, [L, 1, 1]."""
@@ -108,7 +129,7 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
             return super().prior_kl()
 
     def posterior(
-        self, precompute_cache: PrecomputeCacheType = PrecomputeCacheType.TENSOR
+        self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
     ) -> BasePosterior | UncachedPosterior:
         """GPflow's posterior, which keeps the matrices that do not depend on new inputs.
 
@@ -116,25 +137,65 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
 
         :param precompute_cache: what to keep, and how.
         """
-        kept = _validate_precompute_cache_type(precompute_cache) != PrecomputeCacheType.NOCACHE
-        if kept and default_float() == np.float32:
+        kind = cache_type(precompute_cache)
+        if kind != PrecomputeCacheType.NOCACHE and default_float() == np.float32:
             return UncachedPosterior(self)
-        return super().posterior(precompute_cache)
+        return super().posterior(kind)
+
+    # Training
+
+    def training_loss_closure(
+        self,
+        data: RegressionData | Iterator[RegressionData],
+        *,
+        compile: bool = True,  # noqa: A002
+    ) -> Callable[[], tf.Tensor]:
+        """The training loss of some rows, or of the next batch of an iterator at each call.
+
+        :param data: X [N, D] and labels, or an iterator of such batches, which needs ``num_data``.
+        :param compile: compile the closure with ``tf.function``.
+        :raises ValueError: for an iterator, if the model does not know the number of all rows.
+        """
+        if isinstance(data, Iterator) and self.num_data is None:
+            raise ValueError(missing_num_data(self, "an iterator gives it minibatches"))
+        return super().training_loss_closure(data, compile=compile)
 
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Negative ELBO (less log priors) of a batch.
 
         :param data: X [N, D] and labels: [N], [N, 1] class indices or [N, K] rows.
+        :raises ValueError: if ``num_data`` is unknown, and the batch is not known to be all data.
         """
-        return super().training_loss(_columns(data))
+        self._check_all_data(data[0])
+        return super().training_loss(as_batch(data, self.num_columns))
 
     @tf.autograph.experimental.do_not_convert
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """The evidence lower bound, scaled to ``num_data`` rows, [].
 
         :param data: X [N, D] and labels: [N], [N, 1] class indices or [N, K] rows.
+        :raises ValueError: if ``num_data`` is unknown, and the batch is not known to be all data.
         """
-        return super().elbo(_columns(data))
+        self._check_all_data(data[0])
+        return super().elbo(as_batch(data, self.num_columns))
+
+    @inherit_check_shapes
+    @tf.autograph.experimental.do_not_convert
+    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+        """The bound that training maximises, []."""
+        return super().elbo(data)
+
+    def _check_all_data(self, X: InputData) -> None:
+        """Without ``num_data``, refuse rows that may be some of many: the first ones count as all."""
+        if self.num_data is not None:
+            return
+        if tf.is_symbolic_tensor(X):
+            raise ValueError(missing_num_data(self, "a compiled function gives it rows that vary"))
+        found = DataMark.of(X)
+        if self._all_data is None:
+            self._all_data = found
+        elif self._all_data != found:
+            raise ValueError(missing_num_data(self, "it was given other rows before"))
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
@@ -145,7 +206,9 @@ class ClassifierSVGP(ClassProbabilities, SVGP):
         :param full_cov: must be False.
         :param full_output_cov: must be False.
         """
-        return super().predict_log_density(_columns(data), full_cov, full_output_cov)
+        return super().predict_log_density(
+            as_batch(data, self.num_columns), full_cov, full_output_cov
+        )
 
 
 class LinkedSVGP(ClassifierSVGP):
@@ -242,139 +305,3 @@ class SoftmaxSVGP(LinkedSVGP):
     """
 
     _likelihood_class = SoftmaxLikelihood
-
-
-class CodeSVGP(ClassifierSVGP):
-    """SVGP on the pseudo-targets of a label code: the collapsed models, for minibatches.
-
-    Its latents are in the code's units (f/L for ILR). A natural-gradient step of length one on the
-    full batch reaches the collapsed optimum.
-
-    :param kernel: kernel of f/scale.
-    :param inducing_variable: an array [M, D], or GPflow inducing variables.
-    :param code: ``ILRCode(K, ...)`` or ``DirichletCode(K, ...)``.
-    :param num_data: number of rows of the whole data set; needed for minibatches.
-    :param nodes: node rule of the predictive probabilities.
-    :param mean_function: mean of f/scale.
-    :param q_diag: a diagonal covariance of q(u).
-    :param q_mu: start of the mean of q(u).
-    :param q_sqrt: start of the root of its covariance.
-    :param whiten: parametrise q in whitened coordinates.
-    """
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        inducing_variable: InducingVariablesLike,
-        code: LabelCode,
-        *,
-        num_data: int | None = None,
-        nodes: NodeRule | None = None,
-        mean_function: MeanFunction | None = None,
-        q_diag: bool = False,
-        q_mu: TensorType | None = None,
-        q_sqrt: TensorType | None = None,
-        whiten: bool = True,
-    ) -> None:
-        super().__init__(
-            kernel,
-            CodeGaussian(code, nodes),
-            inducing_variable,
-            mean_function=mean_function,
-            q_diag=q_diag,
-            q_mu=q_mu,
-            q_sqrt=q_sqrt,
-            whiten=whiten,
-            num_data=num_data,
-        )
-
-    def calibrate(self, data: RegressionData, *, trained_on: bool = False) -> Calibration:
-        """Set the smoothing λ to the value with the smallest NLL of held-out labels.
-
-        Soft training labels are coded with λ, so for them q wants training again afterwards.
-
-        :param data: rows (X, y): validation rows, or training rows with ``trained_on``.
-        :param trained_on: the rows are training rows: predict each without itself, by taking its
-            pseudo-targets out of q(f_n). At the optimum of q this is closed-form leave-one-out.
-        :raises TypeError: if the code has no smoothing.
-        :raises ValueError: with ``trained_on``, if q is too far from its optimum for that.
-        """
-        code = self.likelihood.code
-        if not isinstance(code, ILRCode):
-            raise TypeError(f"calibrate needs an ILRCode, but the code is a {type(code).__name__}.")
-        X, _, labels = check_data(data, code.num_classes)
-        mean, variance = self.predict_f(X)
-        if trained_on:
-            mean, variance = self._without_own_row(X, labels, mean, variance)
-        held_out = Marginals(mean, variance, labels)
-        nll = MeanNLL(held_out, code.link)
-        before = nll(code.scale)
-        sharpness, after = choose_sharpness(nll, code.scale)
-        code.sharpness.assign(sharpness)
-        noise = float(tf.reduce_mean(code.noise_variance))
-        return Calibration(code.smoothing, before, after, noise)
-
-    def _without_own_row(
-        self, X: tf.Tensor, labels: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
-    ) -> MeanAndVariance:
-        """The cavity of q(f_n): divide out the row's own Gaussian pseudo-observation."""
-        code = self.likelihood.code
-        targets = tf.matmul(code.features(labels), code.targets)
-        V = tf.gather(code.noise_variance, labels) if code.depends_on_class else code.noise_variance
-        # Without q's covariance what remains is the variance of f_n given u, which no row explains.
-        with safe_jitter(self._inducing_variance):
-            _, residual = conditional(
-                X, self.inducing_variable, self.kernel, self.q_mu, q_sqrt=None, white=self.whiten
-            )
-        explained = variance - residual
-        unfinished = int(tf.math.count_nonzero(tf.reduce_any(explained >= V, axis=-1)))
-        if unfinished:
-            raise ValueError(
-                f"calibrate(trained_on=True) takes each row's own pseudo-targets out of q, but q is "
-                f"less certain than {unfinished} of {len(X)} rows alone would make it. Train q "
-                "further (NaturalGradient), or calibrate on validation rows."
-            )
-        return leave_one_out(mean, explained, targets, V, residual)
-
-
-def _matched(
-    kernel: Kernel, inducing: InducingVariables, num_latents: int
-) -> tuple[Kernel, InducingVariables]:
-    """Kernel and inducing variables in the combination that GPflow has a conditional for."""
-    multioutput = isinstance(kernel, MultioutputKernel)
-    if multioutput and not isinstance(kernel, (SharedIndependent, SeparateIndependent)):
-        raise TypeError(
-            f"{type(kernel).__name__} mixes the latents, but a likelihood sees only the marginals of "
-            "the mixture. Pass a single-output kernel, SharedIndependent or SeparateIndependent; the "
-            "likelihood mixes latents exactly (mixing=True, num_latent_gps for a low rank)."
-        )
-    if multioutput and kernel.num_latent_gps != num_latents:
-        raise ValueError(
-            f"The kernel has {kernel.num_latent_gps} latent GPs, but the likelihood has "
-            f"{num_latents}. Build the kernel for {num_latents} latents."
-        )
-    if isinstance(inducing, SeparateIndependentInducingVariables):
-        sizes = [int(points.num_inducing) for points in inducing.inducing_variable_list]
-        if len(sizes) != num_latents or len(set(sizes)) > 1:
-            raise ValueError(
-                f"inducing_variable has {len(sizes)} separate sets of sizes {sizes}, but the "
-                f"likelihood has {num_latents} latents. Pass {num_latents} sets of one size."
-            )
-    if isinstance(inducing, MultioutputInducingVariables) and not multioutput:
-        return SharedIndependent(kernel, output_dim=num_latents), inducing
-    if multioutput and not isinstance(inducing, MultioutputInducingVariables):
-        return kernel, SharedIndependentInducingVariables(inducing)
-    return kernel, inducing
-
-
-def _columns(data: RegressionData) -> RegressionData:
-    """X in the default float, and labels with a last axis, as GPflow wants them."""
-    X, Y = as_inputs(data[0]), tf.convert_to_tensor(data[1])
-    Y = Y[:, None] if Y.shape.rank == 1 else Y
-    # A single label would be broadcast to all rows.
-    if not X.shape[:-1].is_compatible_with(Y.shape[:-1]):
-        raise ValueError(
-            f"Every row of X needs one label, but X has shape {X.shape} and the labels have shape "
-            f"{Y.shape}. Pass as many labels as rows."
-        )
-    return X, Y

@@ -33,16 +33,16 @@ def variational_start(model: CollapsedClassifier, scale: float) -> dict[str, Any
     :param scale: factor from the model's internal units to those of the new latents.
     :raises ValueError: if the sets of inducing inputs differ in size, which SVGP cannot have.
     """
-    blocks = model._output_blocks
-    sizes = {int(block.inducing.num_inducing) for block in blocks}
+    spans = model.output_spans
+    sizes = {int(span.inducing.num_inducing) for span in spans}
     if len(sizes) > 1:
         raise ValueError(
             "An SVGP needs equally many inducing inputs for all latents, but the model's sets have "
             f"{', '.join(map(str, sorted(sizes)))}. Use sets of one size."
         )
     q_mu, q_sqrt = [], []
-    for block, q in zip(blocks, model._posteriors(), strict=True):
-        mean, covariance = _rewhitened(q, covariances.Kuu(block.inducing, block.kernel), scale)
+    for span, q in zip(spans, model.whitened_posteriors(), strict=True):
+        mean, covariance = _rewhitened(q, covariances.Kuu(span.inducing, span.kernel), scale)
         root = cholesky_or_error(covariance, "the covariance of q(u)")
         q_mu.append(mean)
         q_sqrt.append(tf.repeat(root, mean.shape[1] // root.shape[0], axis=0))

@@ -135,7 +135,7 @@ def test_posterior_moments_equal_quadrature_with_a_prior_mean():
 
 @pytest.mark.parametrize("name", ["LSM", "BSM"])
 def test_the_comparison_would_notice_a_wrong_conditional(name):
-    """Counts from σ(+f), as one published package has them, are off by more than ten standard errors."""
+    """Counts from σ(+f), as one published package has them, are off by over ten standard errors."""
     link, K, y = PROBLEMS[name]
 
     class WrongSampler(GibbsSampler):

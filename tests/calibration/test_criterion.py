@@ -1,51 +1,18 @@
-"""Claims about choosing the sharpness, and the noise, from held-out predictions."""
+"""Claims about the NLL of held-out labels as a function of the sharpness."""
 
 from __future__ import annotations
 
-import gpflow
 import numpy as np
 import pytest
 import scipy.special
 import tensorflow as tf
 
 from gpflow_ilr.calibration import criterion as module
-from gpflow_ilr.calibration.criterion import (
-    NOISE_FACTOR,
-    SMOOTHING_BOUNDS,
-    Marginals,
-    MeanNLL,
-    choose_noise,
-    choose_sharpness,
-    label_nll,
-)
-from gpflow_ilr.codes import ILRCode, sharpness_of, smoothing_of
+from gpflow_ilr.calibration.criterion import Marginals, MeanNLL, label_nll
+from gpflow_ilr.calibration.search import SMOOTHING_BOUNDS
+from gpflow_ilr.codes import ILRCode, sharpness_of
 from gpflow_ilr.expectations import Sobol, expected_softmax
-
-
-def link_of(K: int) -> tf.Tensor:
-    return ILRCode(K).link
-
-
-def mean_nll(held_out: Marginals, link: tf.Tensor, sharpness: float) -> float:
-    return float(tf.reduce_mean(label_nll(held_out, link, tf.constant(sharpness, link.dtype))))
-
-
-def sharpness_grid(K: int, size: int) -> np.ndarray:
-    return np.geomspace(*(sharpness_of(value, K) for value in SMOOTHING_BOUNDS), size)
-
-
-def draw(K: int, num_rows: int, sharpness: float, seed: int = 0) -> Marginals:
-    """Predictions that are right: f is drawn from them, and labels from softmax(L C f)."""
-    rng = np.random.default_rng(seed)
-    mean = rng.normal(size=(num_rows, K - 1))
-    variance = rng.uniform(0.01, 0.3, size=(num_rows, 1))
-    f = mean + np.sqrt(variance) * rng.normal(size=mean.shape)
-    pi = scipy.special.softmax(sharpness * f @ link_of(K).numpy().T, axis=1)
-    labels = np.argmax(np.cumsum(pi, axis=1) > rng.uniform(size=(num_rows, 1)), axis=1)
-    return Marginals(tf.constant(mean), tf.constant(variance), tf.constant(labels, tf.int32))
-
-
-# --- The criterion ------------------------------------------------------------------------------
+from tests.calibration.held_out import draw, link_of, mean_nll, sharpness_grid
 
 
 @pytest.mark.parametrize("sharpness", [0.01, 0.5, 1.0])
@@ -138,7 +105,7 @@ def test_a_sharpness_of_python_is_not_rounded_to_single_precision() -> None:
     assert MeanNLL(held_out, link)(0.3) == pytest.approx(mean_nll(held_out, link, 0.3), rel=1e-12)
 
 
-# Rows are held in memory or not, and come all at once, one by one, or in uneven blocks.
+# Rows are held in memory or not, and come all at once, one by one, or in uneven chunks.
 @MARGINALS
 @pytest.mark.parametrize("kept", [0, 10**9])
 @pytest.mark.parametrize("rows", [1, 7, 40])
@@ -150,7 +117,7 @@ def test_mean_nll_does_not_depend_on_what_is_kept(
     expected = [mean_nll(held_out, link, L) for L in sharpnesses]
     num_nodes = module.search_nodes(K - 1, 40)(K - 1, tf.float64)[1].shape[0]
     monkeypatch.setattr(module, "_KEPT_ELEMENTS", kept)
-    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", rows * num_nodes * K)
+    monkeypatch.setattr(module, "_CHUNK_ELEMENTS", rows * num_nodes * K)
     visits = []
     original = module.logits_at_nodes
 
@@ -175,140 +142,5 @@ def test_many_sharpnesses_at_once_equal_one_after_the_other(
     grid = sharpness_grid(K, 7)
     expected = [mean_nll(held_out, link, L) for L in grid]
     num_nodes = module.search_nodes(K - 1, 40)(K - 1, tf.float64)[1].shape[0]
-    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", at_a_time * 40 * num_nodes * K)
+    monkeypatch.setattr(module, "_CHUNK_ELEMENTS", at_a_time * 40 * num_nodes * K)
     np.testing.assert_allclose(MeanNLL(held_out, link).at(grid), expected, rtol=1e-12)
-
-
-# --- Sharpness ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("K", [2, 3, 6])
-def test_chosen_sharpness_is_the_best_of_a_dense_grid(K: int) -> None:
-    held_out, link = draw(K, 200, 3.0), link_of(K)
-    L, nll = choose_sharpness(MeanNLL(held_out, link))
-    grid = sharpness_grid(K, 60)
-    values = np.array([mean_nll(held_out, link, x) for x in grid])
-    best, step = int(np.argmin(values)), np.log(grid[1] / grid[0])
-    assert nll == pytest.approx(mean_nll(held_out, link, L), rel=1e-12)
-    # At most a search tolerance of 2e-3 in log L from the minimum, where the NLL is flat.
-    assert nll < values[best] + 1e-5
-    assert abs(np.log(L / grid[best])) < step + 4e-3
-
-
-def test_chosen_sharpness_recovers_the_one_that_made_the_labels() -> None:
-    held_out, link = draw(3, 2000, 4.0), link_of(3)
-    L, nll = choose_sharpness(MeanNLL(held_out, link))
-    # Standard error of a maximum-likelihood estimate of log L: one over the root of the curvature.
-    h = 0.05
-    ends = [mean_nll(held_out, link, L * np.exp(s * h)) for s in (-1, 1)]
-    information = 2000 * (ends[0] + ends[1] - 2 * nll) / h**2
-    assert abs(np.log(L / 4.0)) < 4 / np.sqrt(information)
-
-
-@pytest.mark.parametrize("K", [2, 3])
-@pytest.mark.parametrize("variance", [0.0, 1e-4, 1e-2])
-def test_separable_data_get_the_bound(K: int, variance: float) -> None:
-    y = np.arange(30) % K
-    mean = tf.gather(ILRCode(K).targets, y)
-    variances = tf.fill([30, 1], tf.constant(variance, tf.float64))
-    L, nll = choose_sharpness(
-        MeanNLL(Marginals(mean, variances, tf.constant(y, tf.int32)), link_of(K))
-    )
-    bound = sharpness_of(SMOOTHING_BOUNDS[1], K)
-    assert np.log(bound / L) == pytest.approx(0, abs=1e-12)  # the NLL falls all the way
-    assert 0 <= nll < 1e-3
-    assert 0 < smoothing_of(L, K) < 1
-
-
-@pytest.mark.parametrize(("wide", "spread", "narrow"), [(0.7, 0.25, 0.08), (10.0, 5.0, 0.3)])
-def test_the_deeper_of_two_valleys_is_found(wide: float, spread: float, narrow: float) -> None:
-    # Wide predictions, some of them wrong, are best at a small L; narrow ones, all right, at a large.
-    mean = np.repeat([wide, narrow], 50)[:, None]
-    variance = np.repeat([spread**2, (narrow / 10) ** 2], 50)[:, None]
-    favoured = int(np.argmax(link_of(2)[:, 0]))
-    labels = np.where(np.arange(100) < 8, 1 - favoured, favoured)
-    held_out = Marginals(tf.constant(mean), tf.constant(variance), tf.constant(labels, tf.int32))
-    values = [mean_nll(held_out, link_of(2), x) for x in sharpness_grid(2, 50)]
-    assert choose_sharpness(MeanNLL(held_out, link_of(2)))[1] < min(values) + 1e-5
-
-
-def test_a_present_sharpness_that_is_better_is_kept() -> None:
-    held_out, link = draw(3, 200, 3.0), link_of(3)
-    L, nll = choose_sharpness(MeanNLL(held_out, link))
-    nearby = L * np.exp(np.linspace(-4e-3, 4e-3, 41))
-    best = min(nearby, key=lambda x: mean_nll(held_out, link, x))
-    kept, smallest = choose_sharpness(MeanNLL(held_out, link), tf.constant(best, tf.float64))
-    assert kept == pytest.approx(best, rel=1e-12)
-    assert smallest <= nll
-    # One that is worse is not.
-    assert choose_sharpness(MeanNLL(held_out, link), tf.constant(0.1, tf.float64)) == (L, nll)
-
-
-def test_predictions_that_are_always_wrong_are_flattened() -> None:
-    y = np.arange(30) % 3
-    mean = -tf.gather(ILRCode(3).targets, y)
-    held_out = Marginals(mean, tf.fill([30, 1], tf.constant(0.01, tf.float64)), tf.constant(y))
-    L, nll = choose_sharpness(MeanNLL(held_out, link_of(3)))
-    smallest = sharpness_of(SMOOTHING_BOUNDS[0], 3)
-    assert smallest <= L < smallest * np.exp(4e-3)
-    assert nll == pytest.approx(np.log(3), abs=2 * L)
-
-
-def test_choice_is_deterministic_and_scales_with_the_latent() -> None:
-    held_out, link = draw(3, 100, 3.0), link_of(3)
-    first = choose_sharpness(MeanNLL(held_out, link))
-    assert choose_sharpness(MeanNLL(held_out, link)) == first
-    # f/2 wants 2 L: sharpness is a scale of the latent.
-    halved = held_out._replace(mean=held_out.mean / 2, variance=held_out.variance / 4)
-    L, nll = choose_sharpness(MeanNLL(halved, link))
-    assert abs(np.log(L / first[0] / 2)) < 8e-3
-    assert nll == pytest.approx(first[1], abs=1e-5)
-
-
-def test_soft_labels_and_float32_are_welcome() -> None:
-    held_out = draw(3, 100, 3.0)
-    one_hot = held_out._replace(labels=tf.one_hot(held_out.labels, 3, dtype=tf.float64))
-    expected = choose_sharpness(MeanNLL(held_out, link_of(3)))
-    np.testing.assert_allclose(choose_sharpness(MeanNLL(one_hot, link_of(3))), expected, rtol=1e-12)
-    with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        single = Marginals(*(tf.cast(x, tf.float32) for x in held_out[:2]), held_out.labels)
-        L, nll = choose_sharpness(MeanNLL(single, link_of(3)))
-    assert abs(np.log(L / expected[0])) < 0.05  # where the NLL is flat to float32's rounding
-    assert nll == pytest.approx(expected[1], rel=1e-5)
-
-
-# --- Noise --------------------------------------------------------------------------------------
-
-
-class Regression:
-    """Leave-one-out predictions of exact GP regression on ILR codewords, for any noise."""
-
-    def __init__(self, flipped: float, num_rows: int = 50) -> None:
-        rng = np.random.default_rng(0)
-        X = np.sort(rng.uniform(-3, 3, size=(num_rows, 1)), axis=0)
-        self.y = (np.floor(X[:, 0]) % 3).astype(int)
-        self.y[: int(flipped * num_rows)] = rng.integers(3, size=int(flipped * num_rows))
-        self.K = gpflow.kernels.SquaredExponential(0.3, 0.5)(X).numpy()
-        self.visited: list[float] = []
-
-    def __call__(self, noise: float) -> Marginals:
-        self.visited.append(noise)
-        targets = ILRCode(3).targets.numpy()[self.y]
-        C = np.linalg.inv(self.K + noise * np.eye(len(self.y)))
-        precision = np.diag(C)[:, None]
-        mean, variance = targets - C @ targets / precision, 1 / precision - noise
-        return Marginals(tf.constant(mean), tf.constant(variance), tf.constant(self.y, tf.int32))
-
-
-def test_chosen_noise_is_the_best_of_a_grid() -> None:
-    regression, link, start = Regression(flipped=0.6), link_of(3), 0.02
-    noise, L, nll = choose_noise(regression, link, start)
-    assert all(0.99 / NOISE_FACTOR < x / start < 1.01 * NOISE_FACTOR for x in regression.visited)
-    assert noise in regression.visited
-    assert nll == pytest.approx(mean_nll(regression(noise), link, L), rel=1e-12)
-    grid = np.geomspace(start / NOISE_FACTOR, start * NOISE_FACTOR, 8)
-    values = [choose_sharpness(MeanNLL(regression(x), link))[1] for x in grid]
-    # Labels of which most are random want noise, but not the most there is.
-    assert start < noise < start * NOISE_FACTOR
-    # The search stops at 0.05 in the logarithm of the noise, where the NLL is flat.
-    assert nll < min(values) + 1e-4

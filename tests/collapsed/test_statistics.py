@@ -16,6 +16,7 @@ from gpflow.kernels import Kernel, Linear, Matern52, SquaredExponential
 from gpflow_ilr.collapsed.statistics import (
     GroupStatistics,
     RowGroups,
+    Rows,
     default_chunk,
     group_statistics,
 )
@@ -53,10 +54,8 @@ class Problem(NamedTuple):
             self.kernel,
             self.inducing,
             L_inv,
-            self.X,
+            Rows(self.X, self.labels, groups),
             self.features,
-            self.labels,
-            groups,
             chunk,
             known,
         )
@@ -194,12 +193,10 @@ def test_the_whitening_may_be_all_there_is_to_differentiate(graph: bool) -> None
     gpflow.set_trainable(p.inducing, False)
     p = p._replace(slope=tf.constant(p.slope))
     L_inv = relative_inverse_cholesky(p.K_uu(), "K_uu")
-    groups = RowGroups(None, N, 1)
+    rows = Rows(p.X, p.labels, RowGroups(None, N, 1))
 
     def value(L_inv: tf.Tensor) -> tf.Tensor:
-        return weigh(
-            group_statistics(p.kernel, p.inducing, L_inv, p.X, p.features, p.labels, groups, 7)
-        )
+        return weigh(group_statistics(p.kernel, p.inducing, L_inv, rows, p.features, 7))
 
     def gradient() -> tf.Tensor:
         with tf.GradientTape() as tape:

@@ -11,12 +11,10 @@ from gpflow.inducing_variables import (
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
 )
-from gpflow.kernels import Constant, Matern32, SeparateIndependent
-from scipy.linalg import helmert
+from gpflow.kernels import Matern32, SeparateIndependent
 
 from tests.models.oracles import (
     COLLAPSED,
-    SMOOTHING,
     XNEW,
     K,
     X,
@@ -24,72 +22,17 @@ from tests.models.oracles import (
     Z,
     build,
     gradients,
-    one_hot,
     reference,
     reference_loo,
 )
 
-L = float(np.log(1 + K * SMOOTHING / (1 - SMOOTHING)))
 SOFT = np.random.default_rng(3).dirichlet(np.ones(K), size=len(X))
+
+
 SOME = [("ILRSGPR", "per_output"), ("ILRSGPR", "per_class"), ("DirichletSGPR", "shared")]
+
+
 LINEAR = np.array([[0.1, 0.2], [-0.3, 0.4]])
-
-
-def jitter_of(value: float) -> Any:
-    return gpflow.config.as_context(gpflow.config.Config(jitter=value))
-
-
-def sgpr_like(model: Any, rows: Any, p: slice | int = slice(None)) -> gpflow.models.SGPR:
-    """GPflow's SGPR on the paper's targets (or one of them), with the model's own kernel and Z."""
-    targets = np.log(SMOOTHING * rows + (1 - SMOOTHING) / K) @ helmert(K).T
-    V = np.broadcast_to(model.code.noise_variance, [1, K - 1])[0, p]
-    return gpflow.models.SGPR(
-        (X, targets[:, p] if isinstance(p, slice) else targets[:, [p]]),
-        Constant(L**2) * model.kernel,
-        model.inducing_variable,
-        noise_variance=L**2 * float(np.mean(V)),
-    )
-
-
-def paper_jitter(model: Any) -> Any:
-    """GPflow's jitter is absolute, ours relative to the kernel: here both are the same."""
-    return jitter_of(gpflow.default_jitter() * L**2 * float(model.kernel.variance.numpy()))
-
-
-@pytest.mark.parametrize("noise", ["fixed", "shared"])
-@pytest.mark.parametrize("labels", [Y, SOFT], ids=["hard", "soft"])
-def test_ilrsgpr_is_gpflows_sgpr_on_the_papers_targets_with_kernel_scaled_by_L_squared(
-    noise, labels
-):
-    model = build("ILRSGPR", noise, data=(X, labels))
-    sgpr = sgpr_like(model, one_hot(labels))
-    variables = [*model.kernel.trainable_variables, *model.inducing_variable.trainable_variables]
-    with jitter_of(1e-13):  # ours follows the kernel's variance, SGPR's does not: nor its gradient
-        ours = gradients(model.training_loss, variables)
-        f, q = model.predict_f(XNEW, full_cov=True), model.compute_qu()
-        np.testing.assert_allclose(model.elbo(), sgpr.elbo(), rtol=1e-10)
-        np.testing.assert_allclose(-model.training_loss(), sgpr.elbo(), rtol=1e-10)
-        for a, b in zip(f, sgpr.predict_f(XNEW, full_cov=True), strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-9)
-        for a, b in zip(ours, gradients(sgpr.training_loss, variables), strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
-        sgpr_mean, sgpr_covariance = sgpr.compute_qu()
-    np.testing.assert_allclose(q[0], sgpr_mean, atol=1e-9)
-    for p in range(K - 1):
-        np.testing.assert_allclose(q[1][p], sgpr_covariance, atol=1e-9)
-
-
-@pytest.mark.parametrize("labels", [Y, SOFT], ids=["hard", "soft"])
-def test_per_output_noise_is_one_sgpr_for_each_output(labels):
-    model = build("ILRSGPR", "per_output", data=(X, labels))
-    sgprs = [sgpr_like(model, one_hot(labels), p) for p in range(K - 1)]
-    mean, var = model.predict_f(XNEW)
-    with paper_jitter(model):
-        total = sum(float(sgpr.elbo()) for sgpr in sgprs)
-        predictions = [sgpr.predict_f(XNEW) for sgpr in sgprs]
-    np.testing.assert_allclose(model.elbo(), total, rtol=1e-10)
-    np.testing.assert_allclose(mean, np.concatenate([p[0] for p in predictions], 1), atol=1e-9)
-    np.testing.assert_allclose(var, np.concatenate([p[1] for p in predictions], 1), atol=1e-9)
 
 
 @pytest.mark.parametrize(("name", "noise"), COLLAPSED)
@@ -233,9 +176,6 @@ def test_a_failed_factorisation_says_what_to_do(name, compiled):
         model.training_loss_closure(compile=compiled)()
     with pytest.raises(tf.errors.InvalidArgumentError, match="Remedies: standardise"):
         model.predict_y(XNEW)
-
-
-# Gradients that users take
 
 
 @pytest.mark.parametrize("trainable", ["inducing_variable", "code", "mean_function"])

@@ -10,7 +10,7 @@ import tensorflow as tf
 import tensorflow_probability as tfp
 from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
 from gpflow.keras import tf_keras
-from gpflow.kernels import LinearCoregionalization, SeparateIndependent, SquaredExponential
+from gpflow.kernels import LinearCoregionalization, SeparateIndependent
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.utilities import deepcopy, freeze, multiple_assign, parameter_dict, read_values
 
@@ -18,7 +18,6 @@ from tests.models.oracles import (
     MODELS,
     ONE_EACH,
     XNEW,
-    K,
     X,
     Y,
     Z,
@@ -40,9 +39,6 @@ def assert_same_predictions(model: Any, other: Any, atol: float = 1e-10) -> None
 def move(model: Any) -> None:
     """Other hyperparameters, as after training."""
     model.kernel.lengthscales.assign([0.7, 1.9])
-
-
-# Training
 
 
 @each
@@ -153,9 +149,6 @@ def test_monitors_write_parameters_to_tensorboard(tmp_path):
     assert any(tmp_path.rglob("events*"))
 
 
-# Parameters
-
-
 @each
 def test_summaries_list_every_parameter_once(name, noise, capsys):
     model = build(name, noise)
@@ -213,9 +206,6 @@ def test_frozen_models_predict_the_same_and_have_nothing_to_train(name, noise):
     np.testing.assert_allclose(frozen.predict_y(XNEW)[0], model.predict_y(XNEW)[0])
 
 
-# Predictions of the latent functions
-
-
 @pytest.mark.parametrize(("name", "noise"), [*ONE_EACH, ("ILRGPR", "per_output")])
 def test_covariances_have_gpflows_shapes_and_agree_with_each_other(name, noise):
     model = build(name, noise)
@@ -259,55 +249,6 @@ def test_samples_of_the_latent_functions_have_the_posteriors_moments(name, noise
         assert np.max(np.abs(sampled - expected.covariance[p]) / se) < 4.5
 
 
-class Watched(SquaredExponential):
-    """Remembers how many rows it was asked about on either side."""
-
-    def __init__(self) -> None:
-        super().__init__(variance=0.6, lengthscales=[1.3, 0.8])
-        self.calls: list[Any] = []
-
-    def K(self, X: Any, X2: Any = None) -> tf.Tensor:
-        self.calls.append((X.shape[-2], None if X2 is None else X2.shape[-2]))
-        return super().K(X, X2)
-
-
-@each
-@pytest.mark.parametrize("cache", ["tensor", "variable"])
-def test_a_cached_posterior_predicts_without_the_training_data(name, noise, cache):
-    model = build(name, noise, k=Watched())
-    expected = model.predict_f(XNEW, full_cov=True), model.predict_y(XNEW)
-    posterior = model.posterior(cache)
-    model.data = X[::-1][:7] + 9.0, (Y[:7] + 1) % K
-    model.kernel.calls = []
-    for ours, theirs in zip(
-        (posterior.predict_f(XNEW, full_cov=True), posterior.predict_y(XNEW)), expected, strict=True
-    ):
-        for a, b in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-10)
-    basis = len(Z) if name.endswith("SGPR") else len(X)  # of the basis functions k(·, x)
-    assert set(model.kernel.calls) <= {(basis, len(XNEW)), (len(XNEW), None)}
-
-
-@each
-def test_caches_are_brought_up_to_date_on_request(name, noise):
-    model = build(name, noise)
-    with pytest.raises(ValueError, match=r"[Cc]ache"):
-        model.posterior("nocache").predict_f(XNEW)
-    fused = model.posterior("nocache").fused_predict_f(XNEW)
-    np.testing.assert_allclose(fused[0], model.predict_f(XNEW)[0], atol=1e-12)
-    posteriors = [model.posterior("tensor"), model.posterior("variable")]
-    compiled = tf.function(posteriors[1].predict_f, autograph=False)
-    compiled(XNEW)
-    move(model)
-    for posterior in posteriors:
-        posterior.update_cache()
-        assert_same_predictions(posterior, model)
-    np.testing.assert_allclose(compiled(XNEW)[0], model.predict_f(XNEW)[0], atol=1e-10)
-
-
-# Data
-
-
 @each
 def test_inputs_of_every_dtype_and_labels_of_every_form_are_the_same_data(name, noise):
     integers = np.round(3 * X).astype(np.int64)
@@ -342,7 +283,11 @@ def test_data_may_be_replaced(name, noise):
 
 
 NAN = np.where(np.arange(len(X))[:, None] == 3, np.nan, X)
+
+
 ONE_SET = SeparateIndependentInducingVariables([InducingPoints(Z)])
+
+
 ANY, ILR, GPD, SPARSE = (
     MODELS,
     ["ILRGPR", "ILRSGPR"],

@@ -17,6 +17,7 @@ from gpflow.inducing_variables import (
     SharedIndependentInducingVariables,
 )
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
+from gpflow.mean_functions import MeanFunction, Zero
 
 __all__ = ["OutputSpan", "for_conditional", "independent_kernels", "output_spans"]
 
@@ -27,7 +28,7 @@ class OutputSpan(NamedTuple):
     kernel: Kernel
     start: int
     stop: int
-    inducing: InducingVariables | None = None
+    inducing: InducingVariables = None  # type: ignore[assignment]  # exact models have none
 
     def columns(self, table: tf.Tensor) -> tf.Tensor:
         """The columns of a [..., P] table that belong to the span; a single column serves all.
@@ -35,6 +36,17 @@ class OutputSpan(NamedTuple):
         :param table: one column for each latent function, or one for all.
         """
         return table if table.shape[-1] == 1 else table[..., self.start : self.stop]
+
+    def mean(self, mean_function: MeanFunction, X: tf.Tensor) -> tf.Tensor | None:
+        """The mean function's columns for the span, [N, stop − start], or None if it is zero.
+
+        :param mean_function: of one column, or of one for each latent function.
+        :param X: [N, D].
+        """
+        if type(mean_function) is Zero:
+            return None
+        columns = self.columns(mean_function(X))
+        return tf.broadcast_to(columns, [tf.shape(X)[0], self.stop - self.start])
 
 
 def independent_kernels(kernel: Any, num_latent_gps: int) -> list[Kernel]:
@@ -69,9 +81,7 @@ def independent_kernels(kernel: Any, num_latent_gps: int) -> list[Kernel]:
     return [kernel]
 
 
-def output_spans(
-    kernel: Any, num_latent_gps: int, inducing: InducingVariables | None = None
-) -> list[OutputSpan]:
+def output_spans(kernel: Any, num_latent_gps: int, inducing: Any = None) -> list[OutputSpan]:
     """The latent functions, in spans that share all there is to share.
 
     :param kernel: as in :func:`independent_kernels`.
@@ -84,7 +94,8 @@ def output_spans(
     sets = _independent_sets(inducing, num_latent_gps)
     if len(kernels) == len(sets) == 1:
         return [OutputSpan(kernels[0], 0, num_latent_gps, sets[0])]
-    kernels, sets = (x * (num_latent_gps // len(x)) for x in (kernels, sets))
+    kernels = kernels * (num_latent_gps // len(kernels))
+    sets = sets * (num_latent_gps // len(sets))
     return [OutputSpan(k, p, p + 1, Z) for p, (k, Z) in enumerate(zip(kernels, sets, strict=True))]
 
 
@@ -100,7 +111,7 @@ def for_conditional(
     :raises ValueError: if something does not fit.
     """
     independent_kernels(kernel, num_latent_gps)
-    sizes = [int(Z.num_inducing) for Z in _independent_sets(inducing, num_latent_gps)]  # type: ignore[union-attr]
+    sizes = [int(Z.num_inducing) for Z in _independent_sets(inducing, num_latent_gps)]
     if len(set(sizes)) > 1:
         raise ValueError(
             f"The sets of inducing_variable have sizes {sizes}, but an SVGP needs equally many "
@@ -114,9 +125,7 @@ def for_conditional(
     return kernel, inducing
 
 
-def _independent_sets(
-    inducing: InducingVariables | None, num_latent_gps: int
-) -> list[InducingVariables | None]:
+def _independent_sets(inducing: Any, num_latent_gps: int) -> list[InducingVariables]:
     """One set of inducing variables for all latent functions, or one for each."""
     if isinstance(inducing, SeparateIndependentInducingVariables):
         sets = list(inducing.inducing_variable_list)

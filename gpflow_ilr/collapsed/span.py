@@ -1,0 +1,118 @@
+"""What the rows of a data set mean for a span of outputs that shares kernel and inducing variables.
+
+A span knows the tables of its outputs, how a row enters them, and how to sum over rows; the classes in
+:mod:`gpflow_ilr.models` put spans together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import tensorflow as tf
+from gpflow.config import default_float
+from gpflow.mean_functions import MeanFunction, Zero
+
+from gpflow_ilr.codes import LabelCode
+from gpflow_ilr.collapsed.statistics import GroupStatistics, Rows, group_statistics
+from gpflow_ilr.inputs.kernels import OutputSpan
+from gpflow_ilr.linalg.covariances import inducing_covariance
+from gpflow_ilr.linalg.evidence import relative_inverse_cholesky
+
+__all__ = ["CollapsedSpan", "RowTerms"]
+
+
+class RowTerms(NamedTuple):
+    """What some rows need for leave-one-out."""
+
+    A: tf.Tensor
+    """Whitened features, [M, n]."""
+    residual: tf.Tensor
+    """k − aᵀa, [n, 1]."""
+    targets: tf.Tensor
+    """Targets less the mean function, [n, P]."""
+    offset: tf.Tensor | None
+    """The mean function, [n, P]; None if it is zero."""
+
+
+@dataclass(frozen=True)
+class CollapsedSpan:
+    """A span of outputs at the present parameters of a model.
+
+    :param span: the outputs, their kernel and their inducing variables.
+    :param code: the label code.
+    :param mean_function: mean of f/scale.
+    :param chunk_size: rows in memory at a time; None for a size that fits the processor's cache.
+    """
+
+    span: OutputSpan
+    code: LabelCode
+    mean_function: MeanFunction
+    chunk_size: int | None
+
+    @property
+    def table(self) -> tf.Tensor:
+        """T_g, [G, C, P]: the targets of a row, less the mean function, are e_n T_g."""
+        T = self.span.columns(self.code.targets)
+        T = T[:, None, :] if self.code.depends_on_class else T[None]
+        if type(self.mean_function) is Zero:
+            return T
+        identity = tf.eye(T.shape[2], batch_shape=[T.shape[0]], dtype=T.dtype)
+        return tf.concat([T, identity], axis=1)
+
+    @property
+    def noise(self) -> tf.Tensor:
+        """V, [G, 1 or P]."""
+        return self.span.columns(self.code.noise_variance)
+
+    def features(self, X: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Label features e_n, [n, C]; a group that is a class has the constant feature.
+
+        :param X: [n, D].
+        :param labels: [n] or [n, K].
+        """
+        if self.code.depends_on_class:
+            E = tf.ones([tf.shape(X)[0], 1], default_float())
+        else:
+            E = self.code.features(labels)
+        mean = self.span.mean(self.mean_function, X)
+        return E if mean is None else tf.concat([E, -mean], axis=1)
+
+    def covariance(self, X: tf.Tensor | None = None) -> tf.Tensor:
+        """K_uf, [M, n], or K_uu.
+
+        :param X: [..., n, D]; None for the inducing variables themselves.
+        """
+        return inducing_covariance(self.span.inducing, self.span.kernel, X)
+
+    def whitening(self) -> tf.Tensor:
+        """L_u⁻¹, [M, M]."""
+        return relative_inverse_cholesky(self.covariance(), "K_uu")
+
+    def sums(
+        self, L_inv: tf.Tensor, rows: Rows, known: GroupStatistics | None = None
+    ) -> GroupStatistics:
+        """Sums over rows, with gradients.
+
+        :param L_inv: :meth:`whitening`.
+        :param rows: the rows.
+        :param known: the result, if it is known already: the rows are then visited for gradients.
+        """
+        kernel, inducing = self.span.kernel, self.span.inducing
+        return group_statistics(
+            kernel, inducing, L_inv, rows, self.features, self.chunk_size, known
+        )
+
+    def row_terms(self, L_inv: tf.Tensor, X: tf.Tensor, labels: tf.Tensor) -> RowTerms:
+        """What some rows need for leave-one-out.
+
+        :param L_inv: :meth:`whitening`.
+        :param X: [n, D].
+        :param labels: [n] or [n, K].
+        """
+        A = tf.matmul(L_inv, self.covariance(X))
+        residual = self.span.kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
+        targets = tf.matmul(self.code.features(labels), self.span.columns(self.code.targets))
+        offset = self.span.mean(self.mean_function, X)
+        targets = targets if offset is None else targets - offset
+        return RowTerms(A, tf.maximum(residual, 0.0)[:, None], targets, offset)

@@ -1,0 +1,30 @@
+"""One rule for the jitter, in each precision."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from check_shapes import disable_check_shapes
+
+from gpflow_ilr.linalg.jitter import absolute_jitter, relative_jitter
+
+
+@contextmanager
+def precision(dtype: type, jitter: float = 1e-6) -> Iterator[None]:
+    config = gpflow.config.Config(float=dtype, jitter=jitter)
+    with gpflow.config.as_context(config), disable_check_shapes():  # faster without
+        yield
+
+
+def test_jitter_is_gpflows_in_float64_and_has_a_floor_in_float32() -> None:
+    variance = tf.constant([0.5, 40.0])
+    for dtype, jitter, relative, absolute in (
+        (np.float64, 1e-6, 1e-6, 1e-6),
+        (np.float32, 1e-6, 1e-4, [0.5e-4, 40e-4]),
+        (np.float32, 1e-3, 1e-3, [1e-3, 4e-3]),
+    ):
+        with precision(dtype, jitter):
+            assert relative_jitter() == relative
+            np.testing.assert_allclose(absolute_jitter(variance), absolute, rtol=1e-6)
