@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import xlogy
 
+from gpflow_ilr.inputs.arrays import is_real
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import as_labels, check_simplex_rows, membership
 
@@ -181,7 +182,7 @@ def _probabilities(probabilities: Any) -> np.ndarray:
     if np.ma.is_masked(probabilities):
         raise ValueError("Probabilities must not be masked. Drop such rows, and their labels.")
     P = np.asarray(probabilities)
-    if P.dtype.kind not in "biuf" and P.dtype.name != "bfloat16":
+    if not is_real(P.dtype):
         raise ValueError(f"Probabilities must be real numbers, but have dtype {P.dtype.name}.")
     if P.ndim != 2 or P.shape[0] < 1 or P.shape[1] < 2:
         raise ValueError(

@@ -68,8 +68,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read a model that :func:`save` wrote. Only load files that you trust.
 
     :param path: the file.
-    :raises ValueError: if the file is not a saved model, is incomplete or damaged, or was saved
-        under another default float.
+    :raises ValueError: if the file is not a saved model, is incomplete or damaged, was saved under
+        another default float, or has classes that cannot be imported.
     """
     stream = io.BytesIO(Path(path).read_bytes())
     if stream.read(len(_MAGIC)) != _MAGIC:
@@ -91,7 +91,14 @@ def load(path: str | os.PathLike[str]) -> Any:
             f"is now {tf.as_dtype(default_float()).name}. Call "
             f"gpflow.config.set_default_float(tf.{header['float']}) before loading."
         )
-    return pickle.loads(payload)
+    try:
+        return pickle.loads(payload)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise ValueError(
+            f"The {header['class']} was saved by gpflow_ilr {header['version']} with a class that is "
+            f"not here ({error}). Load it with that version, where modules have other names, or "
+            "import the module of your own class first."
+        ) from error
 
 
 def export_saved_model(

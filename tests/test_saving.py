@@ -37,7 +37,7 @@ def short_chains(model: GPModel) -> GPModel:
 
 def svgp(likelihood: Any) -> GPModel:
     return perturbed_q(
-        gpflow.models.SVGP(kernel(), likelihood, Z, num_latent_gps=likelihood.num_latents)
+        gpflow.models.SVGP(kernel(), likelihood, Z, num_latent_gps=likelihood.latent_dim)
     )
 
 
@@ -253,3 +253,19 @@ def test_training_resumes_from_a_checkpoint_with_the_same_losses(tmp_path: Path)
     again, resumed = start()
     again.read(path).assert_consumed()
     assert [resumed() for _ in range(3)] == expected
+
+
+def test_a_file_with_classes_that_are_not_here_is_refused_with_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Moved(gpflow.kernels.SquaredExponential):
+        """A class that is there when the model is saved, and not when it is loaded."""
+
+    Moved.__qualname__ = "Moved"
+    monkeypatch.setitem(globals(), "Moved", Moved)
+    model = gi.ILRGPR((X, Y), Moved(), num_classes=3)
+    save(model, tmp_path / "model")
+    load(tmp_path / "model")
+    monkeypatch.delitem(globals(), "Moved")
+    with pytest.raises(ValueError, match=r"saved by gpflow_ilr .* not here \(.*Moved"):
+        load(tmp_path / "model")

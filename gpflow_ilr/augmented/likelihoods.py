@@ -28,8 +28,9 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood
 
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
-from gpflow_ilr.expectations import NodeRule, default_rule
+from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.expectations.logarithms import label_log_density
+from gpflow_ilr.expectations.nodes import rule_or_default
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.linalg.row_chunks import map_rows
 
@@ -45,14 +46,14 @@ class AugmentedLikelihood(Likelihood):
     """A likelihood with the link of :class:`LogisticSoftmaxLink`: the body of LSM and BSM alike.
 
     Labels are class indices [..., 1], or one-hot or soft rows [..., K]. A soft row stands for the
-    average over labels drawn from it, as in :mod:`gpflow_ilr.likelihoods.linked_softmax`.
+    average over labels drawn from it, as in :mod:`gpflow_ilr.likelihoods.base`.
 
     :param link: the link.
     :param bound: "marginal" (λ marginalised; tighter) or "factorised" (q(λ) q(n), as in the UAI
         2019 paper and AugmentedGaussianProcesses.jl).
-    :param nodes: node rule of predictions; :func:`default_rule` when None. Training needs no nodes.
-    :raises ValueError: if `bound` is neither.
-    :raises TypeError: if `nodes` is not a node rule.
+    :param nodes: node rule of predictions; :func:`gpflow_ilr.expectations.default_rule` when None.
+    Training needs no nodes. :raises ValueError: if `bound` is neither. :raises TypeError: if
+    `nodes` is not a node rule.
     """
 
     def __init__(
@@ -61,13 +62,9 @@ class AugmentedLikelihood(Likelihood):
         super().__init__(input_dim=None, latent_dim=link.num_latent_gps, observation_dim=None)
         if bound not in ("marginal", "factorised"):
             raise ValueError(f"bound must be 'marginal' or 'factorised', but it is {bound!r}.")
-        if nodes is not None and not isinstance(nodes, NodeRule):
-            raise TypeError(
-                f"nodes must be a node rule such as Sobol(num_nodes=64), but it is {nodes!r}."
-            )
         self.link = link
         self.bound = bound
-        self.nodes = default_rule(link.num_latent_gps) if nodes is None else nodes
+        self.nodes = rule_or_default(nodes, link.num_latent_gps)
 
     @property
     def num_classes(self) -> int:

@@ -219,7 +219,8 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         :param full_cov: covariances between rows.
         :param full_output_cov: covariances between latents.
         """
-        posterior, Xnew = self.posterior(), as_inputs(Xnew)
+        posterior = self.posterior()
+        Xnew = as_inputs(Xnew, posterior.X.shape[1])
         if full_cov:
             return posterior.predict_f(Xnew, full_cov, full_output_cov)
         mean, variance = posterior.predict_f(_rows(Xnew), full_cov, full_output_cov)
@@ -227,7 +228,8 @@ class SampledPredictions(metaclass=abc.ABCMeta):
 
     def _average(self, Xnew: InputData, statistic: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
         """E[statistic(log π)], [..., N, Q]."""
-        posterior, Xnew = self.posterior(), as_inputs(Xnew)
+        posterior = self.posterior()
+        Xnew = as_inputs(Xnew, posterior.X.shape[1])
         return _with_leading(posterior.average(_rows(Xnew), statistic), Xnew)
 
     def predict_y(
@@ -272,7 +274,9 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         :param full_cov: draw whole functions instead of independent rows.
         :param full_output_cov: of no effect: latents drawn together are always correlated.
         """
-        draws = self.posterior().draw(as_inputs(Xnew), num_samples or 1, full_cov)
+        posterior = self.posterior()
+        inputs = as_inputs(Xnew, posterior.X.shape[1])
+        draws = posterior.draw(inputs, num_samples or 1, full_cov)
         return draws[0] if num_samples is None else draws
 
     def predict_probability_samples(

@@ -42,19 +42,19 @@ class Marginals(NamedTuple):
     """[N] or [N, K], as :func:`gpflow_ilr.inputs.labels.as_labels` returns them."""
 
 
-def search_nodes(num_latents: int, num_rows: int) -> NodeRule:
+def search_nodes(num_latent_gps: int, num_rows: int) -> NodeRule:
     """Nodes for the search: many for few rows, fewer where their errors average out over rows.
 
     At least as many as have the right covariance, up to 128; where even those are too few (K > 65),
     L comes out a little low.
 
-    :param num_latents: number of latents.
+    :param num_latent_gps: number of latents.
     :param num_rows: number of held-out rows.
     """
-    if num_latents == 1:
+    if num_latent_gps == 1:
         return GaussHermite(32)
-    least = min(max(32, 2 ** int(np.ceil(np.log2(2 * num_latents)))), 128)
-    affordable = 2 ** int(np.log2(max(1, _SEARCH_ELEMENTS // (num_rows * (num_latents + 1)))))
+    least = min(max(32, 2 ** int(np.ceil(np.log2(2 * num_latent_gps)))), 128)
+    affordable = 2 ** int(np.log2(max(1, _SEARCH_ELEMENTS // (num_rows * (num_latent_gps + 1)))))
     return Sobol(min(max(least, affordable), 1024))
 
 
@@ -92,9 +92,9 @@ class MeanNLL:
     def __init__(self, held_out: Marginals, link: tf.Tensor) -> None:
         self._held_out = held_out
         self._link = link
-        self._num_rows, num_latents = held_out.mean.shape
-        self._rule = search_nodes(num_latents, self._num_rows)
-        self._row_elements = link.shape[0] * self._rule(num_latents, link.dtype)[1].shape[0]
+        self._num_rows, num_latent_gps = held_out.mean.shape
+        self._rule = search_nodes(num_latent_gps, self._num_rows)
+        self._row_elements = link.shape[0] * self._rule(num_latent_gps, link.dtype)[1].shape[0]
         few = self._num_rows * self._row_elements <= _KEPT_ELEMENTS
         self._kept = list(self._chunks()) if few else None
 

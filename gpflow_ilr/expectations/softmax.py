@@ -31,22 +31,10 @@ from gpflow_ilr.expectations.control_variate import (
     with_leading_direction,
 )
 from gpflow_ilr.expectations.logarithms import entropy
-from gpflow_ilr.expectations.nodes import (
-    GaussHermite,
-    MonteCarlo,
-    NodeRule,
-    Sobol,
-    average,
-    default_rule,
-)
+from gpflow_ilr.expectations.nodes import NodeRule, average
 from gpflow_ilr.linalg.row_chunks import map_rows
 
 __all__ = [
-    "GaussHermite",
-    "MonteCarlo",
-    "NodeRule",
-    "Sobol",
-    "default_rule",
     "expected_entropy",
     "expected_log_softmax",
     "expected_softmax",

@@ -32,8 +32,8 @@ import tensorflow as tf
 from gpflow.kernels import IsotropicStationary, Kernel, Stationary
 from gpflow.utilities import parameter_dict
 
+from gpflow_ilr import expectations
 from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
-from gpflow_ilr.expectations import softmax as expectations
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
@@ -71,7 +71,7 @@ class HeadLogic:
     :param objective: ``"elbo"``, to be compiled with this package's ``ELBOLoss``, or ``"draw"``, for
         built-in losses.
     :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``.
-    :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations.softmax`.
+    :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations`.
     :param gp_dtype: ``"float64"`` or ``"float32"``, in which the GP computes, whatever the network's
         dtype; GPflow's default float if None. Where it is not the network's, a MirroredStrategy needs
         ``cross_device_ops=tf.distribute.ReductionToOneDevice()``: the default packs gradients together.

@@ -243,7 +243,7 @@ def _is_real_type(entry: type) -> bool:
 
 def _finite(given: np.ndarray, name: str, columns: list[Any] | None) -> np.ndarray:
     """The values in the default float, refused unless all are finite."""
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"):  # what overflows is refused below
         values: np.ndarray = given.astype(default_float(), copy=False)
     finite = np.isfinite(values)
     if finite.all():

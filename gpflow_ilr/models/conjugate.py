@@ -301,11 +301,15 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         """
         return self.marginals(self.precompute(), Xnew)
 
-    @inherit_check_shapes
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of the latent functions, in the paper's units."""
+        """Mean and variance of the latent functions, in the paper's units.
+
+        :param Xnew: [..., N, D].
+        :param full_cov: whether to return covariances between rows.
+        :param full_output_cov: whether to return covariances between latent functions.
+        """
         X = as_inputs(Xnew, self.num_columns)
         return self.latents(self.precompute(), X, full_cov, full_output_cov)
 

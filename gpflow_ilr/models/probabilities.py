@@ -149,7 +149,6 @@ def predict_entropy(self: PredictsLatents, Xnew: InputData) -> Entropies:
 
 
 @check_shapes(
-    "Xnew: [batch..., N, D]",
     "return: [batch..., N, P] if (num_samples is None)",
     "return: [batch..., S, N, P] if (num_samples is not None)",
 )

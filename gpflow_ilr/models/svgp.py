@@ -84,13 +84,17 @@ class ClassifierSVGP(SVGP):
         inducing = output_spans(self.kernel, self.num_latent_gps, self.inducing_variable)[
             0
         ].inducing
-        return int(inducing.Z.shape[-1]) if isinstance(inducing, InducingPoints) else None
+        return int(inducing.Z.shape[-1]) if type(inducing) is InducingPoints else None
 
-    @inherit_check_shapes
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
-        """Mean and variance of the latent functions, for inputs of any real dtype."""
+        """Mean and variance of the latent functions, for inputs of any real dtype.
+
+        :param Xnew: [..., N, D].
+        :param full_cov: whether to return covariances between rows.
+        :param full_output_cov: whether to return covariances between latent functions.
+        """
         X = as_inputs(Xnew, self.num_columns)
         shared = not isinstance(self.kernel, MultioutputKernel) and self.q_sqrt.shape.rank == 3
         if full_cov or full_output_cov or not shared or X.shape.rank != 2:

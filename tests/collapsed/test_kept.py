@@ -44,12 +44,14 @@ class Shifted(gpflow.inducing_variables.InducingPoints):
     shift = 0.0
 
 
-@gpflow.covariances.Kuu.register(Shifted, gpflow.kernels.Kernel)
+@gpflow.covariances.Kuu.register(Shifted, gpflow.kernels.SquaredExponential)
 def shifted_Kuu(inducing: Shifted, kernel: Any, *, jitter: float = 0.0) -> tf.Tensor:
-    return kernel(inducing.Z + inducing.shift) + jitter * tf.eye(len(inducing.Z), dtype=tf.float64)
+    return kernel(inducing.Z + inducing.shift) + jitter * tf.eye(
+        inducing.num_inducing, dtype=tf.float64
+    )
 
 
-@gpflow.covariances.Kuf.register(Shifted, gpflow.kernels.Kernel, object)
+@gpflow.covariances.Kuf.register(Shifted, gpflow.kernels.SquaredExponential, object)
 def shifted_Kuf(inducing: Shifted, kernel: Any, Xnew: tf.Tensor) -> tf.Tensor:
     return kernel(inducing.Z + inducing.shift, Xnew)
 

@@ -15,7 +15,7 @@ import tf_keras
 
 import gpflow_ilr as gi
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
-from tests.keras.stacks import STACKS, DeepKernel, X
+from tests.heads.stacks import STACKS, DeepKernel, X
 
 
 class Holder(gpflow.mean_functions.MeanFunction):

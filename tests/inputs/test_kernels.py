@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from gpflow.inducing_variables import (
-    FallbackSharedIndependentInducingVariables,
     InducingPoints,
     SeparateIndependentInducingVariables,
     SharedIndependentInducingVariables,
@@ -82,6 +81,8 @@ def test_inducing_variables_that_do_not_fit_are_refused() -> None:
 
     class Mixing(gpflow.inducing_variables.MultioutputInducingVariables):
         inducing_variables = ()
+        num_inducing = 2
+        shape = None
 
     with pytest.raises(TypeError, match="Mixing; use an array"):
         output_spans(PLAIN, 2, Mixing())
@@ -99,7 +100,6 @@ def test_inducing_variables_that_do_not_fit_are_refused() -> None:
     [
         Z[0],
         SharedIndependentInducingVariables(Z[0]),
-        FallbackSharedIndependentInducingVariables(Z[0]),
         SeparateIndependentInducingVariables(Z),
     ],
 )

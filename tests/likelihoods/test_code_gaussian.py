@@ -6,8 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from gpflow.inducing_variables import InducingPoints, SeparateIndependentInducingVariables
-from gpflow.kernels import SeparateIndependent, SquaredExponential
+from gpflow.kernels import SquaredExponential
 from scipy.linalg import helmert
 from scipy.special import softmax
 from scipy.stats import norm
@@ -23,15 +22,35 @@ from gpflow_ilr import (
 )
 
 K, N, M = 3, 12, 5
+
+
 SMOOTHING, ALPHA_EPSILON = 0.97, 0.02
+
+
 SHARPNESS = np.log(1 + K * SMOOTHING / (1 - SMOOTHING))
+
+
 NOISES = ("fixed", "shared", "per_output", "per_class")
+
+
 CODES = [(name, noise) for name in ("ILR", "Dirichlet") for noise in NOISES]
+
+
 _RNG = np.random.default_rng(0)
+
+
 Y = np.arange(N) % K
+
+
 X = _RNG.standard_normal((N, 2)) + np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]])[Y]
+
+
 XNEW = _RNG.standard_normal((5, 2))
+
+
 Z = X[:M] + 0.1
+
+
 SOFT = _RNG.dirichlet(np.ones(K), size=N)
 
 
@@ -64,9 +83,6 @@ def pseudo_observations(code: Any, rows: Any) -> tuple[Any, Any, float]:
 
 def jitter(value: float) -> Any:
     return gpflow.config.as_context(gpflow.config.Config(jitter=value))
-
-
-# Densities
 
 
 @pytest.mark.parametrize(("name", "noise"), CODES)
@@ -150,19 +166,8 @@ def test_labels_and_codes_that_cannot_be_read_are_refused():
         CodeGaussian(K)
 
 
-# The collapsed optimum
-
-
 def kernel(variance: float = 0.6) -> SquaredExponential:
     return SquaredExponential(variance, lengthscales=[1.3, 0.8])
-
-
-def separate(P: int) -> dict[str, Any]:
-    sets = [InducingPoints(Z + 0.1 * p) for p in range(P)]
-    return {
-        "kernel": SeparateIndependent([kernel(0.5 + 0.1 * p) for p in range(P)]),
-        "inducing_variable": SeparateIndependentInducingVariables(sets),
-    }
 
 
 def pair(name: str, noise: str, labels: Any = Y, **options: Any) -> tuple[Any, Any]:
@@ -196,31 +201,6 @@ def assert_at_collapsed_optimum(model: Any, collapsed: Any, data: Any) -> None:
     np.testing.assert_allclose(model.predict_y(XNEW)[0], collapsed.predict_y(XNEW)[0], atol=1e-7)
 
 
-@pytest.mark.parametrize(("name", "noise"), CODES)
-def test_one_natural_step_reaches_the_collapsed_optimum(name, noise):
-    with jitter(1e-13):  # ours is relative to the kernel's variance, GPflow's is absolute
-        collapsed, model = pair(name, noise)
-        natural_step(model, (X, Y))
-        assert_at_collapsed_optimum(model, collapsed, (X, Y))
-
-
-@pytest.mark.parametrize(
-    ("labels", "options"),
-    [
-        (SOFT, {}),
-        (Y, {"whiten": False}),
-        (Y, {"mean_function": gpflow.functions.Constant([0.3, -0.2])}),
-        (Y, separate(K - 1)),
-    ],
-    ids=["soft-labels", "unwhitened", "mean-function", "separate"],
-)
-def test_the_step_reaches_it_in_other_models_too(labels, options):
-    with jitter(1e-13):
-        collapsed, model = pair("ILR", "per_output", labels, **options)
-        natural_step(model, (X, labels))
-        assert_at_collapsed_optimum(model, collapsed, (X, labels))
-
-
 def test_a_plain_svgp_reaches_it_too():
     with jitter(1e-13):
         collapsed, _ = pair("Dirichlet", "per_class")
@@ -229,80 +209,3 @@ def test_a_plain_svgp_reaches_it_too():
         )
         natural_step(model, (X, Y[:, None]))
         assert_at_collapsed_optimum(model, collapsed, (X, Y[:, None]))
-
-
-@pytest.mark.parametrize(("name", "noise"), [("ILR", "per_class"), ("Dirichlet", "per_output")])
-def test_at_the_optimum_hyperparameters_have_the_collapsed_gradient(name, noise):
-    with jitter(1e-13):
-        collapsed, model = pair(name, noise)
-        natural_step(model, (X, Y))
-        # Kernel, inducing inputs and code are shared by both models.
-        parts = (collapsed.kernel, collapsed.inducing_variable, collapsed.code)
-        variables = [v for part in parts for v in part.trainable_variables]
-        with tf.GradientTape(persistent=True) as tape:
-            losses = model.training_loss((X, Y)), collapsed.training_loss()
-        ours, theirs = (tape.gradient(loss, variables) for loss in losses)
-        assert len(variables) >= 4
-        for a, b in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(
-                tf.convert_to_tensor(a), tf.convert_to_tensor(b), rtol=1e-6, atol=1e-7
-            )
-
-
-def test_one_epoch_of_minibatches_reaches_the_collapsed_optimum():
-    # Steps of length 1, 1/2, 1/3, ... average the natural parameters that each batch asks for.
-    with jitter(1e-13):
-        collapsed, model = pair("ILR", "per_class")
-        for t, batch in enumerate(np.array_split(np.random.default_rng(3).permutation(N), 4)):
-            assert abs(model.elbo((X, Y)) - collapsed.elbo()) > 1e-3
-            natural_step(model, (X[batch], Y[batch]), gamma=1.0 / (t + 1))
-        assert_at_collapsed_optimum(model, collapsed, (X, Y))
-
-
-# Smoothing
-
-
-def test_smoothing_after_training_equals_retraining():
-    with jitter(1e-13):
-        _, model = pair("ILR", "shared")
-        natural_step(model, (X, Y))
-        model.likelihood.code.smoothing = 0.8
-        retrained = ILRSGPR((X, Y), kernel(), Z, num_classes=K, smoothing=0.8, noise="shared")
-        spread(retrained.code)
-        assert_at_collapsed_optimum(model, retrained, (X, Y))
-
-
-@pytest.mark.parametrize("noise", NOISES)
-def test_calibrate_does_what_the_collapsed_model_does(noise):
-    with jitter(1e-13):
-        mean = gpflow.functions.Constant([0.3, -0.2])
-        collapsed, model = pair("ILR", noise, mean_function=mean)
-        natural_step(model, (X, Y))
-        validation = (XNEW, Y[:5])
-        for ours, theirs in (
-            (lambda: model.calibrate(validation), lambda: collapsed.calibrate(validation)),
-            (lambda: model.calibrate((X, Y), trained_on=True), collapsed.calibrate),
-        ):
-            collapsed.code.smoothing = SMOOTHING
-            found = ours()
-            assert found.smoothing == model.likelihood.code.smoothing != SMOOTHING
-            assert found.nll_after < found.nll_before
-            collapsed.code.smoothing = SMOOTHING
-            np.testing.assert_allclose(found, theirs(), rtol=1e-5)
-            again = ours()
-            assert again.nll_after <= again.nll_before
-
-
-def test_calibrate_refuses_what_it_cannot_do():
-    _, model = pair("ILR", "fixed")
-    with pytest.raises(ValueError, match=r"of 12 rows.*Train q further"):
-        model.calibrate((X, Y), trained_on=True)
-    with pytest.raises(ValueError, match="row 2 is"):
-        model.calibrate((np.where(X[2, 0] == X, np.nan, X), Y))
-    assert model.likelihood.code.smoothing == pytest.approx(SMOOTHING)
-    _, per_class = pair("ILR", "per_class")
-    with pytest.raises(ValueError, match="Soft labels"):
-        per_class.calibrate((X, SOFT), trained_on=True)
-    _, dirichlet = pair("Dirichlet", "fixed")
-    with pytest.raises(TypeError, match="needs an ILRCode"):
-        dirichlet.calibrate((X, Y))

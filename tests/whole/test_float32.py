@@ -71,7 +71,7 @@ def q(Z: Any, num_latents: int) -> dict[str, Any]:
 
 
 def with_likelihood(likelihood: Any, k: Kernel, Z: Any) -> GPModel:
-    L = likelihood.num_latents
+    L = likelihood.latent_dim
     return gpflow.models.SVGP(k, likelihood, Z, num_latent_gps=L, **q(Z, L))
 
 

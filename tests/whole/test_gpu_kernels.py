@@ -17,7 +17,7 @@ from gpflow.models import GPModel
 from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
 
 import gpflow_ilr as gi
-from tests.keras.stacks import STACKS
+from tests.heads.stacks import STACKS
 from tests.whole.gpu_kernels import op_names, ops_without_gpu_kernel
 
 N, K = 24, 3
@@ -65,7 +65,7 @@ def short_chains(model: GPModel) -> GPModel:
 
 
 def svgp(likelihood: Any, X: np.ndarray) -> GPModel:
-    L = likelihood.num_latents
+    L = likelihood.latent_dim
     return gpflow.models.SVGP(kernel(), likelihood, X[:5], num_latent_gps=L, num_data=N)
 
 

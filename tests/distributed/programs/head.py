@@ -16,7 +16,7 @@ if sys.argv[3] == "mirrored":
 else:  # before any other operation
     STRATEGY = tf.distribute.MultiWorkerMirroredStrategy()
 
-from tests.keras.stacks import STACKS, N, X, Y
+from tests.heads.stacks import STACKS, N, X, Y
 
 PACKAGE, DTYPE = sys.argv[1:3]
 RATE, STEPS = 0.01, 2

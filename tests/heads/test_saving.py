@@ -11,7 +11,7 @@ import tensorflow as tf
 import tf_keras
 
 from gpflow_ilr import Sobol
-from tests.keras.stacks import STACKS, K, Stack, X, Y
+from tests.heads.stacks import STACKS, K, Stack, X, Y
 
 
 @pytest.fixture(params=STACKS)

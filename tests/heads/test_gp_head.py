@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_ilr import metrics
-from tests.keras.stacks import STACKS, D, K, M, N, Stack, X, Y, svgp_by_hand
+from tests.heads.stacks import STACKS, D, K, M, N, Stack, X, Y, svgp_by_hand
 
 ONE_HOT = np.eye(K)[Y]
 

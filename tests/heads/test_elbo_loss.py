@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_ilr.keras import check_keras
-from tests.keras.stacks import STACKS, DeepKernel, K, Stack, X, Y
+from tests.heads.stacks import STACKS, DeepKernel, K, Stack, X, Y
 
 
 @pytest.fixture(params=STACKS)
@@ -129,14 +128,6 @@ def test_labels_that_could_be_misread_are_refused(stack: Stack) -> None:
 def test_sums_of_rows_are_refused(stack: Stack) -> None:
     with pytest.raises(ValueError, match="KL/num_data"):
         stack.ELBOLoss(reduction="sum")
-
-
-def test_keras_that_would_train_copies_is_refused() -> None:
-    with pytest.raises(ImportError, match=r"keras>=3\.10"):
-        check_keras("3.9.2", "tensorflow")
-    with pytest.raises(ImportError, match="KERAS_BACKEND=tensorflow"):
-        check_keras("3.15.1", "jax")
-    check_keras("3.10.0", "tensorflow")
 
 
 def test_a_kernel_with_a_keras_3_layer_inside_is_refused(stack: Stack) -> None:

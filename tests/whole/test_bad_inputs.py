@@ -1,0 +1,80 @@
+"""Bad inputs get the same sentence in prediction as in training, from every model and its posterior."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+import gpflow_ilr as gi
+from tests.whole.test_guard import MODELS, XNEW, K, X, Y, kernel, name_of
+
+WITH_NAN = XNEW.copy()
+WITH_NAN[3, 1] = np.nan
+BAD: dict[str, tuple[Any, str]] = {
+    "NaN": (WITH_NAN, "X must be finite, but row 3, column 1 is nan"),
+    "columns": (XNEW[:, :1], "X has 1 columns, but the training data have 2"),
+    "vector": (XNEW[:, 0], r"For one feature use X\[:, None\]"),
+    "sparse": (scipy.sparse.csr_matrix(XNEW), r"Pass X.toarray\(\)"),
+    "category": (
+        pd.DataFrame(
+            {"a": XNEW[:, 0], "colour": pd.Categorical(["red", "blue", "red", "red", "b"])}
+        ),
+        "colour",
+    ),
+    "strings": (np.array([["1", "2"]]), "real numbers"),
+}
+METHODS: dict[str, Callable[[Any, Any], Any]] = {
+    "predict_f": lambda model, X: model.predict_f(X),
+    "predict_y": lambda model, X: model.predict_y(X),
+    "predict_entropy": lambda model, X: model.predict_entropy(X),
+    "predict_f_samples": lambda model, X: model.predict_f_samples(X, 2),
+    "predict_log_density": lambda model, X: model.predict_log_density((X, Y[:5])),
+}
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Any]:
+    return {name_of(case): case.build() for case in MODELS}
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("name", [name_of(case) for case in MODELS])
+def test_every_prediction_refuses_it_with_the_sentence_of_training(name, bad, models) -> None:
+    inputs, sentence = BAD[bad]
+    for predict in METHODS.values():
+        with pytest.raises((ValueError, TypeError), match=sentence):
+            predict(models[name], inputs)
+
+
+@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
+def test_posteriors_refuse_it_too(name, bad, models) -> None:
+    inputs, sentence = BAD[bad]
+    posterior = models[name].posterior()
+    for method in ("predict_f", "predict_y", "predict_entropy"):
+        with pytest.raises((ValueError, TypeError), match=sentence):
+            METHODS[method](posterior, inputs)
+
+
+@pytest.mark.parametrize("bad", [bad for bad in BAD if bad != "columns"])
+def test_training_refuses_it(bad) -> None:
+    inputs, sentence = BAD[bad]
+    with pytest.raises((ValueError, TypeError), match=sentence):
+        gi.ILRGPR((inputs, Y[: inputs.shape[0]]), kernel(), num_classes=K)
+
+
+def test_batches_of_an_svgp_refuse_it() -> None:
+    model = gi.ILRSVGP(kernel(), X[:4], num_classes=K, num_data=9)
+    for inputs, sentence in BAD.values():
+        with pytest.raises((ValueError, TypeError), match=sentence):
+            model.training_loss((inputs, Y[:5]))
+
+
+def test_frames_with_numbers_and_booleans_are_read(models) -> None:
+    frame = pd.DataFrame({"a": [1, 2, 0], "b": [True, False, True]})
+    for model in models.values():
+        p = model.predict_y(frame)[0]
+        np.testing.assert_array_equal(p, model.predict_y(frame.to_numpy(float))[0])
