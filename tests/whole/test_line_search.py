@@ -48,6 +48,24 @@ def test_objectives_and_gradients_are_finite_for_absurd_kernels(
                 assert np.all(np.isfinite(result)), (lengthscale, variance)
 
 
+@pytest.mark.parametrize("kind", [*KERNELS, kernels.Matern32, kernels.Cosine])
+@pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
+def test_objectives_and_gradients_are_finite_for_single_absurd_columns(
+    name: str, kind: Any
+) -> None:
+    kernel = kind(7.8, lengthscales=np.ones(X.shape[1]))
+    evaluate = value_and_gradients(build(name, kernel))
+    # The cosine kernel has no transform: its lengthscales may have either sign.
+    ordinary = kernel.lengthscales.unconstrained_variable.numpy()
+    for column in range(X.shape[1]):
+        for value in [*ABSURD, -49.0, -32.0, -16.0, 1e-200]:
+            absurd = ordinary.copy()
+            absurd[column] = value
+            kernel.lengthscales.unconstrained_variable.assign(absurd)
+            for result in evaluate():
+                assert np.all(np.isfinite(result)), (column, value)
+
+
 @pytest.mark.parametrize("noise", ["shared", "per_output", "per_class"])
 @pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
 def test_objectives_and_gradients_are_finite_for_absurd_codes(name: str, noise: Any) -> None:
@@ -70,6 +88,20 @@ def test_training_goes_on_where_the_line_search_tries_a_lengthscale_of_zero() ->
     rows = 1.05 * rng.normal(size=(3, 2))[y] + rng.normal(size=(120, 2))
     kernel = kernels.SquaredExponential(1 / 3, 1.9)
     model = ILRGPR((rows, y), kernel, num_classes=3, objective="loo")
+    before = float(model.training_loss())
+    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+    assert float(model.training_loss()) < before - 20
+
+
+def test_training_goes_on_where_the_lengthscale_of_a_single_column_vanishes() -> None:
+    # Twelve noisy copies of each of four latent features, rounded to three values: each column
+    # coincides in many rows, and the search sends the lengthscale of one of the 48 to zero.
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 4))
+    copies = np.repeat(features, 12, axis=1) + 0.3 * rng.normal(size=(80, 48))
+    rows = np.clip(np.round(2 * copies), 0, 2)
+    kernel = kernels.Matern32(lengthscales=np.ones(48))
+    model = ILRGPR((rows, np.argmax(features, axis=1)), kernel, num_classes=4)
     before = float(model.training_loss())
     gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
     assert float(model.training_loss()) < before - 20
