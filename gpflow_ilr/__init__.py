@@ -4,7 +4,7 @@ The data flow from left to right: labels → code → GP → latent → probabil
 :class:`ILRGPR` (exact), :class:`ILRSGPR` (sparse) or :class:`ILRLikelihood` (in your own GPflow model).
 """
 
-from gpflow_ilr import metrics
+from gpflow_ilr import metrics, training
 from gpflow_ilr.augmented import (
     BijectiveSoftmaxGP,
     BijectiveSoftmaxLikelihood,
@@ -57,6 +57,7 @@ __all__ = [
     "starting_kernel",
     "kmeans_plusplus",
     "greedy_variance",
-    # Evaluation
+    # Training and evaluation
+    "training",
     "metrics",
 ]

@@ -129,7 +129,10 @@ def main() -> None:
     )
     contestants = {
         "ILRSVGP": value_and_gradient(
-            gi.ILRSVGP(gpflow.kernels.SquaredExponential(), Z, num_classes=K, num_data=N), data
+            gi.ILRSVGP(
+                gpflow.kernels.SquaredExponential(), Z, num_classes=K, num_data=N, mixing=True
+            ),
+            data,
         ),
         "GPflow SVGP, ILRLikelihood(mixing=False)": svgp(gi.ILRLikelihood(K, mixing=False)),
         "GPflow SVGP, ILRLikelihood": svgp(gi.ILRLikelihood(K)),

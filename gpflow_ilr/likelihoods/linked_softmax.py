@@ -39,10 +39,11 @@ class LinkedSoftmax(SoftmaxOfLatents):
     """p(y = k | f) = softmax(C f)_k with C = B W, where the basis B [K, R] is the subclass's.
 
     :param num_classes: number of classes K, at least 2.
-    :param num_latent_gps: number of latents L, that is of latent GPs; by default R. Fewer make the
-        mixing low-rank and need ``mixing``.
+    :param num_latent_gps: number of latents L, that is of latent GPs; by default R. Fewer need a
+        mixing matrix, of low rank.
     :param mixing: True for a trainable W [R, L] that starts as the identity (its first L columns),
-        False for no W, or the matrix that W starts from.
+        False for no W, or the matrix that W starts from; by default there is a W only where
+        ``num_latent_gps`` needs one.
     :param nodes: the rule that chooses the nodes of expectations, kept as ``nodes`` for
         probabilities and as ``bound_nodes`` for the variational bound; by default
         :func:`gpflow_ilr.expectations.default_rule` for each.
@@ -54,7 +55,7 @@ class LinkedSoftmax(SoftmaxOfLatents):
         self,
         num_classes: int,
         num_latent_gps: int | None = None,
-        mixing: bool | TensorType = True,
+        mixing: bool | TensorType | None = None,
         nodes: NodeRule | None = None,
     ) -> None:
         num_classes = check_num_classes(num_classes)
@@ -84,10 +85,11 @@ class ILRLikelihood(LinkedSoftmax):
         gpflow.models.SVGP(kernel, likelihood, Z, num_latent_gps=K - 1, num_data=N)
 
     :param num_classes: number of classes K, at least 2.
-    :param num_latent_gps: number of latents L, that is of latent GPs; by default K − 1. Fewer make the
-        mixing low-rank.
+    :param num_latent_gps: number of latents L, that is of latent GPs; by default K − 1. Fewer need
+        a mixing matrix, of low rank.
     :param mixing: True for a trainable W [K − 1, L] that starts as the first L columns of the
-        identity, False for no W, or the matrix that W starts from.
+        identity, False for no W, or the matrix that W starts from; by default there is a W only
+        where ``num_latent_gps`` needs one (learned elsewhere, it over-fits small data: README).
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
         latent and Sobol otherwise.
     :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
@@ -103,10 +105,11 @@ class SoftmaxLikelihood(LinkedSoftmax):
     """K classes from K latents: π = softmax(W f), the paper's SVGPC.
 
     :param num_classes: number of classes K, at least 2.
-    :param num_latent_gps: number of latents L, that is of latent GPs; by default K. Fewer make the
-        mixing low-rank.
+    :param num_latent_gps: number of latents L, that is of latent GPs; by default K. Fewer need a
+        mixing matrix, of low rank.
     :param mixing: True for a trainable W [K, L] that starts as the first L columns of the identity,
-        False for no W, or the matrix that W starts from.
+        False for no W, or the matrix that W starts from; by default there is a W only where
+        ``num_latent_gps`` needs one.
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
         latent and Sobol otherwise.
     :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
@@ -119,11 +122,13 @@ class SoftmaxLikelihood(LinkedSoftmax):
 
 
 def _mixing_start(
-    rank: int, num_latent_gps: int | None, mixing: bool | TensorType
+    rank: int, num_latent_gps: int | None, mixing: bool | TensorType | None
 ) -> AnyNDArray | None:
     """The start of W [rank, L], or None without mixing."""
     if num_latent_gps is not None:
         check_count("num_latent_gps", num_latent_gps)
+    if mixing is None:
+        mixing = num_latent_gps not in (None, rank)
     if isinstance(mixing, (bool, np.bool_)):
         if not mixing and num_latent_gps not in (None, rank):
             raise ValueError(

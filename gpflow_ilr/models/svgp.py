@@ -223,7 +223,8 @@ class LinkedSVGP(ClassifierSVGP):
     :param num_classes: K.
     :param num_latent_gps: number of latents; by default as many as B has columns, fewer make W
         low-rank.
-    :param mixing: learn the mixing matrix W (True), leave it out (False), or start it from a matrix.
+    :param mixing: learn the mixing matrix W (True), leave it out (False), or start it from a matrix;
+        by default there is a W only where ``num_latent_gps`` needs one.
     :param num_data: number of rows of the whole data set; needed for minibatches.
     :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations.softmax`.
     :param mean_function: mean of the latents.
@@ -242,7 +243,7 @@ class LinkedSVGP(ClassifierSVGP):
         *,
         num_classes: int,
         num_latent_gps: int | None = None,
-        mixing: bool | TensorType = True,
+        mixing: bool | TensorType | None = None,
         num_data: int | None = None,
         nodes: NodeRule | None = None,
         mean_function: MeanFunction | None = None,
@@ -276,14 +277,14 @@ class ILRSVGP(LinkedSVGP):
     def from_collapsed(
         cls,
         model: CollapsedClassifier,
-        mixing: bool | TensorType = True,
+        mixing: bool | TensorType | None = None,
         num_data: int | None = None,
         nodes: NodeRule | None = None,
     ) -> ILRSVGP:
         """An uncollapsed model that starts where a fitted :class:`~gpflow_ilr.ILRSGPR` stands.
 
-        q(u), the kernel and the inducing inputs are copied, in the paper's units; W starts as the
-        identity, so the new model predicts what the old one does.
+        q(u), the kernel and the inducing inputs are copied, in the paper's units; W, if there is
+        one, starts as the identity, so the new model predicts what the old one does.
 
         :param model: the fitted collapsed model.
         :param mixing: as for the constructor.

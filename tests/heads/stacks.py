@@ -75,7 +75,7 @@ def svgp_by_hand(head: Any) -> gpflow.models.SVGP:
     gp = head.gp
     model = gpflow.models.SVGP(
         gpflow.kernels.SquaredExponential(),
-        ILRLikelihood(K),
+        ILRLikelihood(K, mixing=True),
         gp.inducing_variable.Z.numpy(),
         num_latent_gps=K - 1,
         num_data=N,

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_probability as tfp
 from scipy.linalg import helmert
 from scipy.special import log_softmax, softmax
 
@@ -150,8 +151,17 @@ def test_a_probability_that_underflows_leaves_other_labels_alone(kind: type[Link
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_without_a_word_there_is_no_mixing_matrix_unless_latents_are_fewer(
+    kind: type[LinkedSoftmax],
+) -> None:
+    assert kind(K).W is None
+    assert kind(K, num_latent_gps=kind(K).latent_dim).W is None
+    assert kind(K, num_latent_gps=2).W.shape == (kind(K).latent_dim, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_mixing_starts_from_the_identity(kind: type[LinkedSoftmax]) -> None:
-    plain, mixing, low_rank = kind(K, mixing=False), kind(K), kind(K, num_latent_gps=2)
+    plain, mixing, low_rank = kind(K), kind(K, mixing=True), kind(K, num_latent_gps=2)
     np.testing.assert_array_equal(plain.link, mixing.link)
     np.testing.assert_array_equal(low_rank.link, plain.link[:, :2])
     assert (plain.trainable_variables, len(mixing.trainable_variables)) == ((), 1)
@@ -211,7 +221,7 @@ def test_mixing_equals_sampling_where_coregionalization_does_not(rng: np.random.
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_use_the_trained_mixing(kind: type[LinkedSoftmax]) -> None:
-    likelihood = kind(K)
+    likelihood = kind(K, mixing=True)
     F, V = latents(likelihood, 3)
     likelihood.W.assign(2.0 * np.eye(likelihood.latent_dim))
     p = expected_softmax(F, V, 2.0 * kind(K, mixing=False).link, likelihood.nodes)
@@ -282,3 +292,19 @@ def test_monte_carlo_nodes_estimate_without_bias() -> None:
     assert np.all(error > 0.0)
     # The coefficients of the control come from the same draws: a bias of order 1/100 of the error.
     np.testing.assert_array_less(np.abs(draws.mean(axis=0) - value), 4.5 * error + 1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sampler_that_wants_priors_runs_as_with_gpflows_softmax(
+    kind: type[LinkedSoftmax],
+) -> None:
+    likelihood = kind(K)
+    kernel = gpflow.kernels.SquaredExponential()
+    X, Y = np.linspace(0, 1, 6)[:, None], (np.arange(6) % K)[:, None]
+    model = gpflow.models.GPMC((X, Y), kernel, likelihood, num_latent_gps=likelihood.latent_dim)
+    for parameter in kernel.trainable_parameters:
+        parameter.prior = tfp.distributions.Gamma(np.float64(2.0), np.float64(2.0))
+    helper = gpflow.optimizers.SamplingHelper(
+        model.log_posterior_density, model.trainable_parameters
+    )
+    assert np.isfinite(helper.target_log_prob_fn(*helper.current_state))

@@ -80,10 +80,16 @@ def latent_samples(model: Any, rng: Any) -> Any:
 )
 def test_model_is_gpflows_svgp_with_our_likelihood(name, options):
     model_class, likelihood_class, L = MODELS[name]
-    model = with_random_q(model_class(kernel(), Z, num_classes=K, num_data=3 * N, **options))
+    shape = {"num_classes": K, "num_data": 3 * N, "mixing": True}
+    model = with_random_q(model_class(kernel(), Z, **shape, **options))
     svgp = with_random_q(
         gpflow.models.SVGP(
-            kernel(), likelihood_class(K), Z, num_latent_gps=L, num_data=3 * N, **options
+            kernel(),
+            likelihood_class(K, mixing=True),
+            Z,
+            num_latent_gps=L,
+            num_data=3 * N,
+            **options,
         )
     )
     assert model.q_mu.shape == (M, L)

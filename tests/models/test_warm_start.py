@@ -136,13 +136,13 @@ def test_a_calibrated_model_starts_at_its_calibration():
 
 def test_arguments_are_those_of_the_constructor():
     model, W = collapsed(), np.diag([1.0, 2.0, 3.0])
-    warm = ILRSVGP.from_collapsed(model)
+    warm = ILRSVGP.from_collapsed(model, mixing=True)
     assert warm.num_data == N
     np.testing.assert_array_equal(warm.likelihood.W, np.eye(K - 1))
     warm = ILRSVGP.from_collapsed(model, mixing=W, num_data=10 * N, nodes=Sobol(32))
     assert (warm.num_data, warm.likelihood.nodes) == (10 * N, Sobol(32))
     np.testing.assert_array_equal(warm.likelihood.W, W)
-    assert ILRSVGP.from_collapsed(model, mixing=False).likelihood.W is None
+    assert ILRSVGP.from_collapsed(model).likelihood.W is None
 
 
 def test_the_start_is_a_copy_with_the_same_trainable_parameters():

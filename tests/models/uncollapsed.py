@@ -37,6 +37,7 @@ def with_random_q(model: Any, seed: int = 1) -> Any:
 
 
 def ilr(inducing: Any = Z, k: Any = None, **options: Any) -> ILRSVGP:
+    options = {"mixing": True, **options}
     return with_random_q(ILRSVGP(k or kernel(), inducing, num_classes=K, num_data=N, **options))
 
 

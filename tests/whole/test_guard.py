@@ -66,8 +66,8 @@ def mixed(likelihood: Any) -> Any:
 
 
 LIKELIHOODS = [
-    Case(ILRLikelihood, lambda: mixed(ILRLikelihood(K, nodes=NODES))),
-    Case(SoftmaxLikelihood, lambda: mixed(SoftmaxLikelihood(K, nodes=NODES))),
+    Case(ILRLikelihood, lambda: mixed(ILRLikelihood(K, mixing=True, nodes=NODES))),
+    Case(SoftmaxLikelihood, lambda: mixed(SoftmaxLikelihood(K, mixing=True, nodes=NODES))),
     Case(CodeSoftmax, lambda: CodeSoftmax(ILRCode(K, 0.9), NODES)),
     Case(CodeSoftmax, lambda: CodeSoftmax(DirichletCode(K), NODES)),
     Case(CodeGaussian, lambda: CodeGaussian(ILRCode(K, 0.9, noise="per_class"), NODES)),
