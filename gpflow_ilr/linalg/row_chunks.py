@@ -1,8 +1,10 @@
-"""Working through rows in blocks, so that memory does not grow with their number.
+"""Working through rows in chunks, so that memory does not grow with their number.
 
 :func:`map_rows` is for what has a result for every row, such as predictions; :func:`sum_rows` is for
 sums over rows that are differentiated, such as a training objective: its gradient recomputes each
-block instead of keeping all of them alive.
+chunk instead of keeping all of them alive.
+
+Loops and arrays have their sizes from the start, because XLA cannot let them grow.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,54 +25,63 @@ def stack_over(
     :param function: maps an index to a list of tensors, of the same shapes for every index.
     :param count: number of indices, at least one.
     """
-    arrays = [
-        tf.TensorArray(result.dtype, size=count, element_shape=result.shape).write(0, result)
-        for result in function(tf.constant(0))
-    ]
+    if tf.executing_eagerly():
+        results = zip(*(function(i) for i in tf.range(count)), strict=True)
+        return [tf.stack(result) for result in results]
+    # How many results there are, their dtypes and shapes: from a graph apart, which is never run, so
+    # that the function is in this one once. To call that graph in the loop would save the second
+    # trace, but then XLA cannot differentiate the loop where the number of rows is unknown.
+    apart = tf.function(function, autograph=False)
+    templates = apart.get_concrete_function(tf.TensorSpec([], tf.int32)).structured_outputs
+    arrays = [tf.TensorArray(t.dtype, size=count, element_shape=t.shape) for t in templates]
 
     def step(i: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
         return i + 1, *(a.write(i, r) for a, r in zip(arrays, function(i), strict=True))
 
-    _, *arrays = tf.while_loop(lambda i, *_: i < count, step, (1, *arrays), parallel_iterations=1)
+    _, *arrays = tf.while_loop(
+        lambda i, *_: i < count,
+        step,
+        (0, *arrays),
+        parallel_iterations=1,
+        maximum_iterations=count,
+    )
     return [array.stack() for array in arrays]
 
 
 def map_rows(
-    function: Callable[..., Sequence[tf.Tensor]], rows: Sequence[tf.Tensor], block: int
+    function: Callable[..., Sequence[tf.Tensor]], rows: Sequence[tf.Tensor], chunk: int
 ) -> list[tf.Tensor]:
-    """``function(*rows)``, applied to ``block`` rows at a time; the results are joined again.
+    """``function(*rows)``, applied to ``chunk`` rows at a time; the results are joined again.
 
     :param function: maps tensors with n rows to tensors with n rows.
     :param rows: tensors with the same first dimension.
-    :param block: rows at a time.
+    :param chunk: rows at a time, at most.
     """
-    static = rows[0].shape[0]
-    if static is not None and static <= block:
+    num_rows = rows[0].shape[0]
+    if num_rows is not None and num_rows <= chunk:
         return list(function(*rows))
-    num_rows = tf.shape(rows[0])[0]
-    # The first block tells how many results there are, and their dtypes and shapes.
-    first = function(*(r[:block] for r in rows))
-    arrays = [
-        tf.TensorArray(
-            result.dtype,
-            size=0,
-            dynamic_size=True,
-            infer_shape=False,
-            element_shape=tf.TensorShape([None]).concatenate(result.shape[1:]),
-        ).write(0, result)
-        for result in first
-    ]
+    if tf.executing_eagerly():
+        starts = range(0, num_rows, chunk)
+        chunks = [function(*(r[i : i + chunk] for r in rows)) for i in starts]
+        return [tf.concat(results, axis=0) for results in zip(*chunks, strict=True)]
+    # Chunks of one size, the last filled up with copies of the last row: of rows of zeros, say,
+    # functions may have no gradient. No rows are one chunk of no rows.
+    n = tf.shape(rows[0])[0] if num_rows is None else num_rows
+    num_chunks = -(-n // chunk) if num_rows else tf.maximum(-(-n // chunk), 1)
+    size = -(-n // num_chunks)
+    taken = tf.minimum(tf.range(num_chunks * size), n - 1)
 
-    def step(i: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
-        results = function(*(r[i * block : (i + 1) * block] for r in rows))
-        return i + 1, *(a.write(i, result) for a, result in zip(arrays, results, strict=True))
+    def in_chunks(r: tf.Tensor) -> tf.Tensor:
+        shape = tf.concat([[num_chunks, size], tf.shape(r)[1:]], axis=0)
+        return tf.reshape(tf.gather(r, taken), shape)
 
-    _, *arrays = tf.while_loop(
-        lambda i, *_: i * block < num_rows, step, (1, *arrays), parallel_iterations=1
-    )
-    joined = [a.concat() for a in arrays]
-    for result, template in zip(joined, first, strict=True):
-        result.set_shape(tf.TensorShape([static]).concatenate(template.shape[1:]))
+    inputs = [in_chunks(r) for r in rows]
+    results = stack_over(lambda i: function(*(x[i] for x in inputs)), num_chunks)
+    joined = []
+    for result in results:
+        shape = tf.concat([[num_chunks * size], tf.shape(result)[2:]], axis=0)
+        joined.append(tf.reshape(result, shape)[:n])
+        joined[-1].set_shape([num_rows, *result.shape[2:]])
     return joined
 
 
@@ -78,21 +89,21 @@ def sum_rows(
     function: Callable[..., tf.Tensor],
     tensors: Sequence[tf.Tensor],
     num_rows: int,
-    block: int,
+    chunk: int,
 ) -> tf.Tensor:
-    """Σ of the scalars ``function(tensors, start, stop)`` over blocks of rows, differentiable.
+    """Σ of the scalars ``function(tensors, start, stop)`` over chunks of rows, differentiable.
 
     The gradient flows into ``tensors`` and into every variable that ``function`` reads.
 
     :param function: sums over rows ``start`` to ``stop``; other tensors it closes over are constants.
     :param tensors: what the result depends on beside variables.
     :param num_rows: number of rows.
-    :param block: rows at a time.
+    :param chunk: rows at a time.
     """
 
     def loop(visit: Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]], start: Any) -> Any:
         def step(i: tf.Tensor, *sums: tf.Tensor) -> tuple[Any, ...]:
-            stop = tf.minimum(i + block, num_rows)
+            stop = tf.minimum(i + chunk, num_rows)
             return stop, *(a + b for a, b in zip(sums, visit(i, stop), strict=True))
 
         return tf.while_loop(lambda i, *_: i < num_rows, step, (0, *start), parallel_iterations=1)[
