@@ -38,6 +38,7 @@ from gpflow.kernels import (
     Kernel,
     Matern12,
     Product,
+    RationalQuadratic,
     SquaredExponential,
     Sum,
 )
@@ -74,7 +75,11 @@ def covariance(kernel: Kernel, X: TensorType, Y: TensorType | None = None) -> tf
     if type(kernel) is SquaredExponential:
         largest = tf.math.log(tf.maximum(kernel.variance, smallest))
         return _bounded_exp(_squared_distances(X, Y, lengthscales, limit, -0.5, largest), largest)
-    return kernel.K_r2(tf.maximum(_squared_distances(X, Y, lengthscales, limit), 0.0))
+    r2 = tf.maximum(_squared_distances(X, Y, lengthscales, limit), 0.0)
+    if type(kernel) is RationalQuadratic:  # (1 + r²/2α)^−α, whose slope GPflow loses as α → 0
+        alpha = tf.maximum(kernel.alpha, smallest)
+        return kernel.variance * tf.exp(-alpha * tf.math.log1p(0.5 * r2 / alpha))
+    return kernel.K_r2(r2)
 
 
 def inducing_covariance(
@@ -169,7 +174,7 @@ def _squared_distances(
         scaled = [x / lengthscales for x in (X, *Ys)]
         squares = [tf.square(x) for x in scaled]
         largest = functools.reduce(tf.maximum, [tf.reduce_max(x, axis=0) for x in squares])
-        num_columns = tf.size(largest)
+        num_columns = tf.size(largest) if largest.shape[0] is None else largest.shape[0]
         near = largest * tf.cast(num_columns, dtype) <= limit
         far = tf.cast(tf.logical_not(near), dtype)
 

@@ -105,7 +105,8 @@ class CollapsedClassifier(ConjugateClassifier):
     def rows(self) -> Rows:
         """The training rows, in the groups whose sums are kept apart."""
         if self._rows is None or self._rows.X is not self.data[0]:
-            self._rows = self.in_groups(self.data[0], self.labels)
+            with tf.init_scope():  # what is kept must not belong to a graph that is being traced
+                self._rows = self.in_groups(self.data[0], self.labels)
         return self._rows
 
     def in_groups(self, X: tf.Tensor, labels: tf.Tensor) -> Rows:
@@ -235,14 +236,14 @@ class CollapsedClassifier(ConjugateClassifier):
 
         :param differentiable: whether gradients are wanted.
         """
-        posteriors, sums = [], []
-        for span, known in zip(self._spans(), self._known(), strict=True):
+        posteriors, sums, kept = [], [], self._known()
+        for span, known in zip(self._spans(), kept, strict=True):
             L_inv = span.whitening()
             sums.append(self._own_sums(span, L_inv, known))
             posteriors.append(
                 whitened_posterior(L_inv, sums[-1], span.table, span.noise, differentiable)
             )
-        if tf.executing_eagerly() and not self._has_rows_elsewhere:
+        if tf.executing_eagerly() and kept[0] is None:
             self.keep(sums)
         return posteriors
 

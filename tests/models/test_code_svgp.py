@@ -188,7 +188,15 @@ def test_calibrate_does_what_the_collapsed_model_does(noise):
             assert found.smoothing == model.likelihood.code.smoothing != SMOOTHING
             assert found.nll_after < found.nll_before
             collapsed.code.smoothing = SMOOTHING
-            np.testing.assert_allclose(found, theirs(), rtol=1e-5)
+            expected = theirs()
+            for field in ("smoothing", "nll_before", "nll_after", "noise_variance"):
+                np.testing.assert_allclose(
+                    getattr(found, field), getattr(expected, field), rtol=1e-5
+                )
+            assert (found.leave_one_out, found.num_rows) == (
+                expected.leave_one_out,
+                expected.num_rows,
+            )
             again = ours()
             assert again.nll_after <= again.nll_before
 
@@ -197,12 +205,16 @@ def test_calibrate_refuses_what_it_cannot_do():
     _, model = pair("ILR", "fixed")
     with pytest.raises(ValueError, match=r"of 12 rows.*Train q further"):
         model.calibrate((X, Y), trained_on=True)
-    with pytest.raises(ValueError, match="row 2 is"):
+    with pytest.raises(ValueError, match="row 2, column 0 is nan"):
         model.calibrate((np.where(X[2, 0] == X, np.nan, X), Y))
     assert model.likelihood.code.smoothing == pytest.approx(SMOOTHING)
     _, per_class = pair("ILR", "per_class")
     with pytest.raises(ValueError, match="Soft labels"):
         per_class.calibrate((X, SOFT), trained_on=True)
     _, dirichlet = pair("Dirichlet", "fixed")
-    with pytest.raises(TypeError, match="needs an ILRCode"):
+    with pytest.raises(TypeError, match=r"that of an ILRCode, .* DirichletCode"):
         dirichlet.calibrate((X, Y))
+    with pytest.raises(ValueError, match="keeps no rows: calibrate needs data"):
+        model.calibrate()
+    with pytest.raises(ValueError, match="cannot choose its noise after training"):
+        model.calibrate((X, Y), trained_on=True, noise=True)

@@ -11,8 +11,7 @@ from scipy.special import expit, softmax, xlogy
 from scipy.stats import norm
 
 from gpflow_ilr.expectations import MonteCarlo, Sobol
-from gpflow_ilr.models import posterior as conjugate_posterior
-from gpflow_ilr.models import probabilities
+from gpflow_ilr.models import conjugate, probabilities
 from tests.models.oracles import (
     MODELS,
     ONE_EACH,
@@ -178,8 +177,8 @@ def test_predictions_do_not_depend_on_how_rows_are_batched(name, noise, monkeypa
     whole = everything(posterior, rows)
     pieces = [everything(posterior, part) for part in np.split(rows, [5])]
     stacked = everything(posterior, rows.reshape(2, 2, 2, 2))
-    monkeypatch.setattr(conjugate_posterior, "_BLOCK_ELEMENTS", 1)  # row by row
-    monkeypatch.setattr(probabilities, "_BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr(conjugate, "_CHUNK_ELEMENTS", 1)  # row by row
+    monkeypatch.setattr(probabilities, "_CHUNK_ELEMENTS", 1)
     blocked = everything(posterior, rows)
     for i, result in enumerate(whole):
         joined = np.concatenate([piece[i] for piece in pieces])

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.models.oracles import COLLAPSED, XNEW, K, X, Y, build, kernel, one_hot
+from gpflow_ilr.collapsed.kept import NUM_PROBES
+from tests.models.oracles import COLLAPSED, XNEW, K, X, Y, blobs, build, kernel, one_hot
 
 SOFT = np.random.default_rng(3).dirichlet(np.ones(K), size=len(X))
 SOFT[2] = [0.0, 1.0, 0.0]
@@ -88,22 +89,31 @@ def test_labels_may_come_in_another_form_than_the_first_ones():
         np.testing.assert_array_equal(model.data[1], Y[:, None])
 
 
-@pytest.mark.parametrize("name", ["ILRSGPR", "DirichletSGPR"])
-def test_update_and_forget_visit_the_changed_rows_only(name):
+def rows_visited(name: str, num_rows: int) -> int:
+    """How many rows the kernel sees while three are added, two removed and predictions made."""
+    data = blobs(num_rows + 3)
     counting = CountingKernel(variance=0.6, lengthscales=[1.3, 0.8])
-    model = build(name, data=(X[:15], Y[:15]), k=counting)
+    model = build(name, data=(data[0][3:], data[1][3:]), k=counting)
     model.predict_f(XNEW)
     counting.rows = 0
-    model.update(X[15:], Y[15:])
-    assert counting.rows <= 2 * 3  # three rows, once in K_uf and once in the diagonal
-    model.forget(X[:2], Y[:2])
-    assert counting.rows <= 2 * 5
+    model.update(data[0][:3], data[1][:3])
+    model.forget(data[0][5:7], data[1][5:7])
     model.posterior()
     model.compute_qu()
-    assert counting.rows <= 2 * 5
     model.predict_f(XNEW)
-    assert counting.rows <= 2 * 5 + 2 * len(XNEW)
-    assert_same_posterior(model, build(name, data=(X[2:], Y[2:])))
+    visited = counting.rows
+    rest = np.delete(np.arange(num_rows + 3), [5, 6])
+    assert_same_posterior(model, build(name, data=(data[0][rest], data[1][rest])))
+    return visited
+
+
+@pytest.mark.parametrize("name", ["ILRSGPR", "DirichletSGPR"])
+def test_update_and_forget_visit_the_changed_rows_and_some_probes_only(name):
+    visited = rows_visited(name, 500)
+    assert visited == rows_visited(name, 1000)  # whatever the number of rows
+    changed = 2 * (3 + 2 + len(XNEW))  # once in K_uf and once in the diagonal
+    checks = 7  # before and after a change, and in every later call
+    assert visited <= changed + checks * 2 * NUM_PROBES
 
 
 def test_many_small_changes_do_not_add_up_to_an_error():

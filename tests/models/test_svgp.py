@@ -182,9 +182,14 @@ def test_low_rank_model_has_fewer_latents_and_all_classes():
 @pytest.mark.parametrize(
     ("k", "inducing", "error", "words"),
     [
-        (SharedIndependent(kernel(), K), Z, ValueError, f"{K} latent GPs.*{K - 1} latents"),
-        (SeparateIndependent([kernel()] * 2), Z, ValueError, "2 latent GPs"),
-        (kernel(), separate_sets(count=2), ValueError, "2 separate sets.*Pass 3 sets"),
+        (
+            SharedIndependent(kernel(), K),
+            Z,
+            ValueError,
+            f"the model has {K - 1}",
+        ),
+        (SeparateIndependent([kernel()] * 2), Z, ValueError, "for 2 latent functions"),
+        (kernel(), separate_sets(count=2), ValueError, "2 separate sets.*Pass a set for each"),
         (
             kernel(),
             SeparateIndependentInducingVariables([InducingPoints(Z[: M - i]) for i in range(3)]),
@@ -195,7 +200,7 @@ def test_low_rank_model_has_fewer_latents_and_all_classes():
             LinearCoregionalization([kernel() for _ in range(K - 1)], W=np.eye(K - 1)),
             Z,
             TypeError,
-            "mixes the latents.*mixing=True",
+            "mixes the latent functions.*mixing=True",
         ),
     ],
     ids=["shared", "separate", "too-few-sets", "unequal-sets", "coregionalization"],

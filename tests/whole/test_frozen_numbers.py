@@ -15,4 +15,7 @@ def found() -> dict[str, np.ndarray]:
 def test_numbers_are_those_of_before(name: str, found: dict[str, np.ndarray]) -> None:
     assert set(found) == set(read())
     before = read()[name]
-    np.testing.assert_allclose(found[name], before, rtol=0, atol=1e-12 * max(1, abs(before).max()))
+    # Where a search ends is sharp to the root of rounding only, and λ scales what it predicts.
+    searched = name.endswith((": calibrate", ": calibrated", ": validated", ": noise"))
+    rounding = (1e-9 if searched else 1e-12) * max(1.0, abs(before).max())
+    np.testing.assert_allclose(found[name], before, rtol=0, atol=rounding)

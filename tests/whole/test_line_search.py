@@ -66,6 +66,18 @@ def test_objectives_and_gradients_are_finite_for_single_absurd_columns(
                 assert np.all(np.isfinite(result)), (column, value)
 
 
+@pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
+def test_objectives_and_gradients_are_finite_for_absurd_powers(name: str) -> None:
+    kernel = kernels.RationalQuadratic()
+    evaluate = value_and_gradients(build(name, kernel))
+    for alpha in ABSURD:
+        for lengthscale in (-700.0, 1.0):
+            kernel.alpha.unconstrained_variable.assign(alpha)
+            kernel.lengthscales.unconstrained_variable.assign(lengthscale)
+            for result in evaluate():
+                assert np.all(np.isfinite(result)), (alpha, lengthscale)
+
+
 @pytest.mark.parametrize("noise", ["shared", "per_output", "per_class"])
 @pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
 def test_objectives_and_gradients_are_finite_for_absurd_codes(name: str, noise: Any) -> None:

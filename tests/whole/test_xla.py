@@ -1,6 +1,5 @@
 """XLA compiles predictions of every model, whatever the number of rows, and changes none of them."""
 
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from gpflow_ilr.expectations import softmax
-from gpflow_ilr.models import posterior
-from tests.keras import stacks
+from gpflow_ilr.models import conjugate
+from tests.heads import stacks
 from tests.whole.test_guard import MODELS, Case, name_of
 
 CASES = [case for case in MODELS if not case.cls.__name__.endswith("SoftmaxGP")]
@@ -24,12 +23,8 @@ MANY = np.random.default_rng(5).standard_normal((23, 2))
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of a few rows, so that 23 of them are several."""
 
-    def shrink(module: types.ModuleType, elements: int) -> None:
-        (name,) = (n for n in vars(module) if n.endswith(("BLOCK_ELEMENTS", "CHUNK_ELEMENTS")))
-        monkeypatch.setattr(module, name, elements)
-
-    shrink(posterior, 100)
-    shrink(softmax, 4000)
+    monkeypatch.setattr(conjugate, "_CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", 4000)
 
 
 def assert_compiles(predict: Callable[..., Any], tolerance: float) -> None:

@@ -42,7 +42,7 @@ def separate() -> gpflow.inducing_variables.InducingVariables:
 
 
 def svgp(rows: tuple) -> GPModel:
-    model = gi.ILRSVGP(kernel(), Z, num_classes=3, num_data=len(X))
+    model = gi.ILRSVGP(kernel(), Z, num_classes=3, num_data=len(X), mixing=True)
     # At q = prior the kernel's gradient is round-off.
     model.q_mu.assign(np.random.default_rng(1).normal(size=model.q_mu.shape))
     return model
