@@ -206,6 +206,7 @@ def test_float32_export_keeps_the_accuracy_of_the_model(tmp_path: Path) -> None:
     np.testing.assert_allclose(f["variance"], variance, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_exported_models_predict_the_same_without_gpflow(tmp_path: Path) -> None:
     X_new = RNG.normal(size=(7, 2))
     for name, build in MODELS.items():

@@ -222,7 +222,7 @@ def test_head_of_a_half_precision_network_computes_in_its_own_precision(
 
 
 @pytest.mark.slow
-def test_xla_trains_the_same_objective(stack: Stack) -> None:
+def test_xla_trains_evaluates_and_predicts_the_same(stack: Stack) -> None:
     head = stack.head(num_classes=2)  # with one latent, for XLA compiles long
     model = stack.compiled(stack.model(head), jit_compile=True)
     y = (Y > 0).astype(int)
@@ -231,3 +231,13 @@ def test_xla_trains_the_same_objective(stack: Stack) -> None:
     losses = model.fit(data, epochs=2, verbose=0, shuffle=False).history["loss"]
     assert losses[0] == pytest.approx(expected.numpy(), rel=2e-6)
     assert losses[1] < losses[0]
+
+    def results() -> tuple[Any, ...]:
+        # Batches of 20 and of 4 rows: the number is unknown when the functions are traced.
+        loss = model.evaluate(X, y, batch_size=20, verbose=0)
+        return loss, model.predict(X, batch_size=20, verbose=0)
+
+    compiled = results()
+    stack.compiled(model, jit_compile=False)
+    for ours, usual in zip(compiled, results(), strict=True):
+        np.testing.assert_allclose(ours, usual, rtol=1e-5)

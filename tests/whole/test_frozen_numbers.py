@@ -5,6 +5,8 @@ import pytest
 
 from tests.whole.frozen_numbers import numbers, read
 
+pytestmark = pytest.mark.slow  # all of them are computed at once
+
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, np.ndarray]:

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from gpflow_ilr.expectations import softmax
 from gpflow_ilr.models import conjugate
-from tests.heads import stacks
 from tests.whole.test_guard import MODELS, Case, name_of
+
+pytestmark = pytest.mark.slow
 
 CASES = [case for case in MODELS if not case.cls.__name__.endswith("SoftmaxGP")]
 TOLERANCES = {"ILRSGPR": 1e-8}
@@ -28,7 +29,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def assert_compiles(predict: Callable[..., Any], tolerance: float) -> None:
-    rows = [MANY[:5], MANY, MANY[:1], MANY[:0]]
+    rows = [MANY, MANY[:5], MANY[:0]]
     any_number = tf.function(
         predict,
         jit_compile=True,
@@ -53,21 +54,6 @@ def test_predictions_compile_for_any_number_of_rows(case: Case) -> None:
 def test_cached_predictions_compile_for_any_number_of_rows(case: Case) -> None:
     cached = case.build().posterior()
     # What needs an eigensolver is in the cache, which is not compiled.
-    assert_compiles(lambda Xnew: cached.predict_f(Xnew), 1e-12)
-    if hasattr(cached, "predict_y"):  # those of SVGPs are GPflow's, for latent functions only
-        assert_compiles(lambda Xnew: cached.predict_y(Xnew), 1e-12)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", stacks.STACKS)
-def test_a_network_with_a_head_compiles(name: str) -> None:
-    def results(jit: bool) -> tuple[Any, ...]:
-        stack = stacks.STACKS[name]
-        model = stack.compiled(stack.model(), jit_compile=jit)
-        history = model.fit(stacks.X, stacks.Y, batch_size=10, epochs=2, shuffle=False, verbose=0)
-        loss = model.evaluate(stacks.X, stacks.Y, batch_size=10, verbose=0)
-        return history.history["loss"], loss, model.predict(stacks.X, batch_size=10, verbose=0)
-
-    for ours, usual in zip(results(True), results(False), strict=True):
-        assert np.all(np.isfinite(usual))
-        np.testing.assert_allclose(ours, usual, rtol=1e-5)
+    # The posteriors of SVGPs are GPflow's, for latent functions only.
+    predict = getattr(cached, "predict_y", cached.predict_f)
+    assert_compiles(lambda Xnew: predict(Xnew), 1e-12)
