@@ -9,26 +9,25 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from check_shapes import check_shapes
 
 __all__ = ["entropy", "label_log_density"]
 
 
-@check_shapes("p: [broadcast batch..., K]", "rows: [broadcast batch..., K]", "return: [batch...]")
 def label_log_density(p: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-    """Σ_k y_k log p_k: the log probability of each label.
+    """Σ_k y_k log p_k: the log probability of each label, [...].
 
-    :param p: class probabilities.
-    :param rows: labels as rows on the simplex.
+    Shapes are not checked: the search for λ calls it many times.
+
+    :param p: class probabilities, [..., K].
+    :param rows: labels as rows on the simplex, broadcasting to [..., K].
     """
     smallest = tf.constant(np.finfo(p.dtype.as_numpy_dtype).tiny, p.dtype)
     return tf.reduce_sum(rows * tf.math.log(tf.maximum(p, smallest)), axis=-1)
 
 
-@check_shapes("p: [batch..., K]", "return: [batch...]")
 def entropy(p: tf.Tensor) -> tf.Tensor:
-    """−Σ_k p_k log p_k, in nats.
+    """−Σ_k p_k log p_k, in nats, [...].
 
-    :param p: class probabilities.
+    :param p: class probabilities, [..., K].
     """
     return -tf.reduce_sum(tf.math.xlogy(p, p), axis=-1)
