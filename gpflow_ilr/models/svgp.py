@@ -81,9 +81,8 @@ class ClassifierSVGP(SVGP):
     @property
     def num_columns(self) -> int | None:
         """D, where the inducing variables are points among the inputs."""
-        inducing = output_spans(self.kernel, self.num_latent_gps, self.inducing_variable)[
-            0
-        ].inducing
+        spans = output_spans(self.kernel, self.num_latent_gps, self.inducing_variable)
+        inducing = spans[0].inducing
         return int(inducing.Z.shape[-1]) if type(inducing) is InducingPoints else None
 
     def predict_f(

@@ -24,13 +24,9 @@ from gpflow_ilr.codes import (
 )
 from gpflow_ilr.inputs.labels import as_labels
 from gpflow_ilr.simplex import ILR, aitchison_distance
-
-EPS = np.finfo(np.float64).eps
-
+from tests.codes.error_rates import EPS, exact_error_rate
 
 SMOOTHINGS = [1e-12, 1e-6, 1e-3, 0.1, 0.5, 0.9, 0.99, 0.999999, 1 - 1e-9, 1 - 1e-12]
-
-
 smoothings = st.one_of(
     st.floats(1e-12, 0.999),
     st.floats(-12.0, -3.0).map(lambda x: 10.0**x),
@@ -69,25 +65,6 @@ def exact_lower_tail(z: float) -> Decimal:
 def smoothed_one_hot(smoothing: float, K: int) -> np.ndarray:
     """The paper's μ⁽ᵏ⁾ = λ e_k + (1 − λ)/K."""
     return smoothing * np.eye(K) + (1 - smoothing) / K
-
-
-def exact_error_rate(code: LabelCode) -> float:
-    """P(argmax of the logits is not class 0 | class 0), by quadrature over the true class' noise.
-
-    Both links make the logits of z, up to a common term, independent Gaussians: for ILR Z = H(e_k +
-    σ g), whose logits HᵀZ are those of e_k + σ g; for GPD they are z itself. Hence
-    P(right) = E_g Φ((gap + s_0 g)/s_1)^(K−1) with the gap of the means.
-    """
-    K, V = code.num_classes, np.sqrt(code.noise_variance.numpy())
-    if isinstance(code, ILRCode):
-        gap, own, other = 1.0, V[0, 0], V[0, 0]
-    else:
-        T = code.targets.numpy()
-        gap, own, other = T[0, 0] - T[0, 1], V[0, 0], V[0, 1]
-    g = np.linspace(-12.0, 12.0, 20_001)  # the trapezoidal rule is spectrally accurate here
-    log_right = (K - 1) * scipy.special.log_ndtr((gap + own * g) / other)
-    density = np.exp(-0.5 * g**2) / np.sqrt(2 * np.pi)
-    return float(np.sum(density * -np.expm1(log_right)) * (g[1] - g[0]))
 
 
 @pytest.mark.parametrize("K", [2, 3, 10, 1000])

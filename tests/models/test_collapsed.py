@@ -27,11 +27,7 @@ from tests.models.oracles import (
 )
 
 SOFT = np.random.default_rng(3).dirichlet(np.ones(K), size=len(X))
-
-
 SOME = [("ILRSGPR", "per_output"), ("ILRSGPR", "per_class"), ("DirichletSGPR", "shared")]
-
-
 LINEAR = np.array([[0.1, 0.2], [-0.3, 0.4]])
 
 

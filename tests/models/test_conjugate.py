@@ -14,6 +14,7 @@ from gpflow.kernels import LinearCoregionalization, SeparateIndependent
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 from gpflow.utilities import deepcopy, freeze, multiple_assign, parameter_dict, read_values
 
+from tests.models.moved import assert_same_predictions, each, move
 from tests.models.oracles import (
     MODELS,
     ONE_EACH,
@@ -27,18 +28,6 @@ from tests.models.oracles import (
     one_hot,
     reference,
 )
-
-each = pytest.mark.parametrize(("name", "noise"), ONE_EACH)
-
-
-def assert_same_predictions(model: Any, other: Any, atol: float = 1e-10) -> None:
-    for ours, theirs in zip(model.predict_f(XNEW), other.predict_f(XNEW), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=atol)
-
-
-def move(model: Any) -> None:
-    """Other hyperparameters, as after training."""
-    model.kernel.lengthscales.assign([0.7, 1.9])
 
 
 @each
@@ -283,11 +272,7 @@ def test_data_may_be_replaced(name, noise):
 
 
 NAN = np.where(np.arange(len(X))[:, None] == 3, np.nan, X)
-
-
 ONE_SET = SeparateIndependentInducingVariables([InducingPoints(Z)])
-
-
 ANY, ILR, GPD, SPARSE = (
     MODELS,
     ["ILRGPR", "ILRSGPR"],

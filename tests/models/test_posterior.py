@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 from gpflow.kernels import SquaredExponential
 
+from tests.models.moved import assert_same_predictions, each, move
 from tests.models.oracles import (
-    ONE_EACH,
     XNEW,
     K,
     X,
@@ -16,18 +16,6 @@ from tests.models.oracles import (
     Z,
     build,
 )
-
-each = pytest.mark.parametrize(("name", "noise"), ONE_EACH)
-
-
-def assert_same_predictions(model: Any, other: Any, atol: float = 1e-10) -> None:
-    for ours, theirs in zip(model.predict_f(XNEW), other.predict_f(XNEW), strict=True):
-        np.testing.assert_allclose(ours, theirs, atol=atol)
-
-
-def move(model: Any) -> None:
-    """Other hyperparameters, as after training."""
-    model.kernel.lengthscales.assign([0.7, 1.9])
 
 
 class Watched(SquaredExponential):

@@ -22,8 +22,6 @@ from tests.models.oracles import (
 )
 
 L = float(np.log(1 + K * SMOOTHING / (1 - SMOOTHING)))
-
-
 SOFT = np.random.default_rng(3).dirichlet(np.ones(K), size=len(X))
 
 

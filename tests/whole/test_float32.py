@@ -5,69 +5,41 @@ that differs. Its bound is ε κ, the machine epsilon of float32 times the condi
 that is factorised; the condition number is computed, not guessed.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from check_shapes import disable_check_shapes
-from gpflow.kernels import Kernel, Matern52, SquaredExponential
+from gpflow.kernels import Kernel, Matern52
 from gpflow.models import GPModel
-from gpflow.models.training_mixins import ExternalDataTrainingLossMixin
 
 import gpflow_ilr as gi
 from gpflow_ilr.linalg.jitter import FLOAT32_JITTER
-
-K, N = 3, 15
-
+from tests.whole.two_precisions import (
+    JITTER,
+    VARIANCE,
+    X_HARD,
+    XNEW,
+    Y_HARD,
+    K,
+    N,
+    X,
+    Z,
+    hard_kernel,
+    loss_and_gradient,
+    precision,
+    q,
+)
 
 NOISES = ("fixed", "shared", "per_output", "per_class")
-
-
 EPSILON = float(np.finfo(np.float32).eps)
-
-
-JITTER = 2 * FLOAT32_JITTER  # above the floor of float32, so that both precisions add the same
-
-
-_RNG = np.random.default_rng(0)
-
-
-_LATTICE = np.stack(np.meshgrid(np.arange(5.0), np.arange(3.0)), axis=-1).reshape(N, 2)
-
-
-X = _LATTICE + np.round(4 * _RNG.uniform(-1, 1, (N, 2))) / 16  # well apart, and exact in float32
-
-
 Y = np.arange(N) % K
-
-
-XNEW = np.round(16 * _RNG.uniform(0, 4, (7, 2))) / 16
-
-
-Z = X[::2] + 0.125
 
 
 def small_kernel() -> Kernel:
     return Matern52(variance=0.75, lengthscales=[1.25, 0.75])
-
-
-@contextmanager
-def precision(dtype: type, jitter: float = 1e-6) -> Iterator[None]:
-    config = gpflow.config.Config(float=dtype, jitter=jitter)
-    with gpflow.config.as_context(config), disable_check_shapes():  # faster without
-        yield
-
-
-def q(Z: Any, num_latents: int) -> dict[str, Any]:
-    """q(u) away from the prior, where gradients are not round-off."""
-    rng = np.random.default_rng(1)
-    M = len(Z)
-    roots = np.tril(rng.normal(size=(num_latents, M, M)), -1) / M + 0.75 * np.eye(M)
-    return {"q_mu": rng.normal(size=(M, num_latents)), "q_sqrt": roots, "num_data": N}
 
 
 def with_likelihood(likelihood: Any, k: Kernel, Z: Any) -> GPModel:
@@ -116,15 +88,6 @@ SPARSE_AUGMENTED: dict[str, Build] = {
 MODELS = CONJUGATE | UNCOLLAPSED | AUGMENTED | SPARSE_AUGMENTED
 
 
-def loss_and_gradient(model: GPModel, data: tuple[Any, Any]) -> tuple[tf.Tensor, tf.Tensor]:
-    batch = tf.constant(data[0], gpflow.default_float()), tf.constant(data[1][:, None])
-    with tf.GradientTape() as tape:
-        external = isinstance(model, ExternalDataTrainingLossMixin)
-        loss = model.training_loss(batch) if external else model.training_loss()
-    gradients = tape.gradient(loss, model.trainable_variables)
-    return loss, tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0)
-
-
 def probabilities(model: GPModel, Xnew: Any) -> tf.Tensor:
     return model.predict_y(tf.constant(Xnew, gpflow.default_float()))[0]
 
@@ -161,27 +124,12 @@ def test_loss_gradient_and_probabilities_are_those_of_float64_up_to_rounding(nam
     np.testing.assert_allclose(p32, p, rtol=0, atol=4 * EPSILON * kappa)
 
 
-X_HARD = np.repeat(_RNG.normal(size=(30, 2)), 2, axis=0) + 1e-9 * (np.arange(60) % 2)[:, None]
-
-
-Y_HARD = (X_HARD[:, 0] > 0) + 1 * (X_HARD[:, 1] > 0)
-
-
-VARIANCE = 40.0
-
-
 # ε κ: the eigenvalues of N rows are between jitter and N + jitter, relative to the variance.
 HARD_ROUNDING = len(X_HARD) * EPSILON / FLOAT32_JITTER
-
-
 HARD = [
     *("ILRGPR per_output", "DirichletGPR per_class", "ILRSGPR per_class", "ILRSGPR per_output"),
     *("DirichletSGPR shared", *UNCOLLAPSED, *AUGMENTED, *SPARSE_AUGMENTED),
 ]
-
-
-def hard_kernel() -> Kernel:
-    return SquaredExponential(VARIANCE, lengthscales=10.0)
 
 
 def test_hard_case_fails_with_the_jitter_of_float64() -> None:

@@ -11,7 +11,6 @@ import gpflow_ilr
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
 OPTIONAL = ("matplotlib", "mpltern", "sklearn", "keras", "tqdm", "polyagamma", "pandas", "torch")
 IMPORTED_BY = "import sys, {}; print(*sorted({{m.partition('.')[0] for m in sys.modules}}))"
 

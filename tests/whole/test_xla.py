@@ -12,7 +12,6 @@ from gpflow_ilr.models import conjugate
 from tests.whole.test_guard import MODELS, Case, name_of
 
 pytestmark = pytest.mark.slow
-
 CASES = [case for case in MODELS if not case.cls.__name__.endswith("SoftmaxGP")]
 TOLERANCES = {"ILRSGPR": 1e-8}
 """XLA's eigensolver stops early: it errs by 6e-9 of the largest element of a matrix of six rows, and
