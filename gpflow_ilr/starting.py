@@ -15,7 +15,7 @@ from gpflow.kernels import IsotropicStationary, Kernel
 from scipy.spatial.distance import pdist
 
 from gpflow_ilr.codes import ILRCode, LabelCode
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, evenly_spaced
 from gpflow_ilr.inputs.rows import as_rows
 
 __all__ = ["starting_kernel", "kmeans_plusplus", "greedy_variance"]
@@ -43,7 +43,7 @@ def starting_kernel(
     amplitude = float(tf.reduce_mean(tf.square(code.targets)))
     spread = np.std(X, axis=0) if ard else np.ones(X.shape[1])
     spread = np.where(spread > 0.0, spread, 1.0)  # a constant column has no scale of its own
-    sample = X[_evenly(len(X), _MEDIAN_ROWS)] / spread
+    sample = X[evenly_spaced(len(X), _MEDIAN_ROWS)] / spread
     median = float(np.median(pdist(sample))) if len(sample) > 1 else 0.0
     lengthscale = median if median > 0.0 else 1.0
     return kernel_class(
@@ -103,7 +103,3 @@ def greedy_variance(X: InputData, num_inducing: int, kernel: Kernel) -> np.ndarr
         variance[row] = 0.0
         chosen.append(row)
     return X[chosen]
-
-
-def _evenly(num_rows: int, count: int) -> np.ndarray:
-    return np.unique(np.linspace(0, num_rows - 1, min(count, num_rows)).round().astype(int))

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpflow_ilr.collapsed.statistics import GroupStatistics, Rows
 
-__all__ = ["NUM_PROBES", "KeptStatistics", "probe_rows"]
+__all__ = ["NUM_PROBES", "KeptStatistics"]
 
 NUM_PROBES = 64
 """Rows at which kernel, mean function and features are compared, the first and the last among them."""
@@ -23,14 +23,6 @@ NUM_PROBES = 64
 _ROUNDING = (
     1e-10  # between processors, relative to the largest entry; a change of a parameter is more
 )
-
-
-def probe_rows(num_rows: int) -> np.ndarray:
-    """Numbers of the probe rows: evenly spaced.
-
-    :param num_rows: N.
-    """
-    return np.unique(np.linspace(0, num_rows - 1, NUM_PROBES).round().astype(np.int32))
 
 
 @dataclass(frozen=True)

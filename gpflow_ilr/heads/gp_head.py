@@ -35,7 +35,7 @@ from gpflow.utilities import parameter_dict
 from gpflow_ilr import expectations
 from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, evenly_spaced
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.models import ILRSVGP
@@ -379,4 +379,4 @@ def _sample(features: Any) -> np.ndarray:
                 break
         features = np.concatenate(batches) if batches else np.empty([0, 0])
     X = as_rows(features, name="features").numpy()
-    return X[np.linspace(0, len(X) - 1, min(ADAPT_ROWS, len(X))).round().astype(int)]
+    return X[evenly_spaced(len(X), ADAPT_ROWS)]

@@ -1,10 +1,10 @@
-"""The one place that checks counts: of nodes, rows, draws, bins and inducing inputs."""
+"""The one place that checks counts (of nodes, rows, draws, bins, inducing inputs) and spreads rows."""
 
 from typing import Any
 
 import numpy as np
 
-__all__ = ["check_count"]
+__all__ = ["check_count", "evenly_spaced"]
 
 
 def check_count(name: str, value: Any, smallest: int = 1) -> int:
@@ -19,3 +19,13 @@ def check_count(name: str, value: Any, smallest: int = 1) -> int:
     if not integer or value < smallest:
         raise ValueError(f"{name} must be an integer of at least {smallest}, but is {value!r}.")
     return int(value)
+
+
+def evenly_spaced(num_rows: int, count: int) -> np.ndarray:
+    """Numbers of ``count`` rows from the first to the last, or of all rows if there are no more.
+
+    :param num_rows: number of all rows, at least one.
+    :param count: how many, at least one.
+    """
+    rows = np.linspace(0, num_rows - 1, min(count, num_rows)).round()
+    return np.asarray(rows, np.int32)

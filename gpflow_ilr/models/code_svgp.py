@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, TensorType
 from gpflow.conditionals import conditional
@@ -14,7 +13,7 @@ from gpflow_ilr.calibration import Marginals, calibrate, smoothing
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.collapsed.bound import leave_one_out
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, evenly_spaced
 from gpflow_ilr.likelihoods import CodeGaussian
 from gpflow_ilr.linalg.jitter import safe_jitter
 from gpflow_ilr.models.svgp import ClassifierSVGP
@@ -103,8 +102,8 @@ class CodeSVGP(ClassifierSVGP):
         if not trained_on:
             return Marginals(*self.predict_f(X), labels)
         if max_rows is not None:
-            some = np.linspace(0, len(X) - 1, min(check_count("max_rows", max_rows), len(X)))
-            X, labels = (tf.gather(x, some.round().astype(np.int32)) for x in (X, labels))
+            some = evenly_spaced(len(X), check_count("max_rows", max_rows))
+            X, labels = tf.gather(X, some), tf.gather(labels, some)
         return Marginals(*self._without_own_row(X, labels, *self.predict_f(X)), labels)
 
     def _without_own_row(

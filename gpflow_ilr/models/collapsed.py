@@ -25,7 +25,7 @@ from gpflow_ilr.collapsed.bound import (
     leave_one_out,
     whitened_posterior,
 )
-from gpflow_ilr.collapsed.kept import KeptStatistics, probe_rows
+from gpflow_ilr.collapsed.kept import NUM_PROBES, KeptStatistics
 from gpflow_ilr.collapsed.span import CollapsedSpan
 from gpflow_ilr.collapsed.statistics import (
     GroupStatistics,
@@ -35,7 +35,7 @@ from gpflow_ilr.collapsed.statistics import (
     without_gradient,
 )
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, evenly_spaced
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import inducing_covariance
@@ -177,7 +177,7 @@ class CollapsedClassifier(ConjugateClassifier):
 
     def _probes(self) -> list[np.ndarray]:
         """What the sums depend on beside the rows: kernels, mean function, features, by values."""
-        some = probe_rows(self.num_data)
+        some = evenly_spaced(self.num_data, NUM_PROBES)
         X, labels = tf.gather(self.data[0], some), tf.gather(self.labels, some)
         values = [tf.constant(relative_jitter())]
         for part in self._spans():

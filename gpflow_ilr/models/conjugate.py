@@ -26,7 +26,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow_ilr.calibration.criterion import Marginals, label_nll
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, evenly_spaced
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
 from gpflow_ilr.inputs.rows import as_column, as_inputs, check_data
@@ -230,8 +230,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         :param max_rows: None for all rows.
         """
         limit = self.num_data if max_rows is None else check_count("max_rows", max_rows)
-        count = min(limit, self.num_data)
-        return tf.constant(np.linspace(0, self.num_data - 1, count).round().astype(np.int32))
+        return tf.constant(evenly_spaced(self.num_data, limit))
 
     # Predictions
 

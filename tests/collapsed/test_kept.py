@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_ilr as gi
-from gpflow_ilr.collapsed.kept import NUM_PROBES, KeptStatistics, probe_rows
+from gpflow_ilr.collapsed.kept import KeptStatistics
 from gpflow_ilr.collapsed.statistics import RowGroups, Rows
 
 RNG = np.random.default_rng(0)
@@ -105,13 +105,6 @@ def test_other_parameters_data_and_jitters_are_followed() -> None:
 def test_copies_keep_their_sums() -> None:
     model = build()
     assert gpflow.utilities.deepcopy(model).known_statistics() is not None
-
-
-def test_probes_are_spread_over_all_rows() -> None:
-    np.testing.assert_array_equal(probe_rows(3), [0, 1, 2])
-    rows = probe_rows(10_000)
-    assert len(rows) == NUM_PROBES
-    assert (rows[0], rows[-1]) == (0, 9_999)
 
 
 def test_rounding_of_another_processor_is_no_change_but_more_is() -> None:

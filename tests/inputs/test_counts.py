@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, evenly_spaced
 
 
 @given(st.integers(-5, 5), st.integers(0, 100))
@@ -56,3 +56,12 @@ def test_what_is_no_integer_is_refused_and_shown(value: Any, shown: str) -> None
     sentence = f"num_bins must be an integer of at least 1, but is {shown}"
     with pytest.raises(ValueError, match=re.escape(sentence)):
         check_count("num_bins", value)
+
+
+@pytest.mark.parametrize(("num_rows", "count"), [(1, 5), (3, 64), (64, 64), (65, 64), (10_000, 64)])
+def test_rows_are_spread_from_the_first_to_the_last(num_rows: int, count: int) -> None:
+    rows = evenly_spaced(num_rows, count)
+    assert len(np.unique(rows)) == len(rows) == min(num_rows, count)
+    assert (rows[0], rows[-1]) == (0, num_rows - 1)
+    steps = np.diff(rows)
+    assert steps.size == 0 or steps.max() - steps.min() <= 1
