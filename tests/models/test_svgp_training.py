@@ -111,8 +111,11 @@ def test_natural_gradients_of_length_one_reach_the_optimum_that_scipy_finds():
     model, reference = ilr(), ilr()
     closure = model.training_loss_closure((X, Y))
     optimiser = gpflow.optimizers.NaturalGradient(gamma=1.0)
+    step = tf.function(
+        lambda: optimiser.minimize(closure, [(model.q_mu, model.q_sqrt)]), autograph=False
+    )
     for _ in range(12):
-        optimiser.minimize(closure, [(model.q_mu, model.q_sqrt)])
+        step()
     variables = [reference.q_mu.unconstrained_variable, reference.q_sqrt.unconstrained_variable]
     loss = reference.training_loss_closure((X, Y))
     gpflow.optimizers.Scipy().minimize(loss, variables, options={"maxiter": 500, "ftol": 1e-14})

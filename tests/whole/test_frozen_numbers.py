@@ -13,10 +13,13 @@ def found() -> dict[str, np.ndarray]:
     return numbers()
 
 
-@pytest.mark.parametrize("name", read())
+BEFORE = read()
+
+
+@pytest.mark.parametrize("name", BEFORE)
 def test_numbers_are_those_of_before(name: str, found: dict[str, np.ndarray]) -> None:
-    assert set(found) == set(read())
-    before = read()[name]
+    assert set(found) == set(BEFORE)
+    before = BEFORE[name]
     # Where a search ends is sharp to the root of rounding only, and λ scales what it predicts.
     searched = name.endswith((": calibrate", ": calibrated", ": validated", ": noise"))
     rounding = (1e-9 if searched else 1e-12) * max(1.0, abs(before).max())
