@@ -21,16 +21,12 @@ from hypothesis.extra import numpy as npst
 
 import gpflow_ilr as gi
 import gpflow_ilr.keras
-from gpflow_ilr.inputs.rows import as_column, as_inputs, as_rows, check_data
+from gpflow_ilr.inputs.rows import as_inputs, as_rows, check_data
 from gpflow_ilr.starting import greedy_variance, kmeans_plusplus, starting_kernel
 
 NAN, INF = float("nan"), float("inf")
 FLOAT32 = gpflow.config.Config(float=np.float32)
 X = np.array([[0, 1], [1, 0], [1, 1]])
-
-
-# --- what is read ---------------------------------------------------------------------------------
-
 READ = {
     "lists": X.tolist(),
     "tuples": tuple(map(tuple, X.tolist())),
@@ -142,9 +138,6 @@ def test_gradients_reach_what_was_given_as_a_tensor(dtype: Any, wrap: Any, form:
     np.testing.assert_array_equal(tape.gradient(value, given), 2.0 * X)
 
 
-# --- graphs ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("spec", "error", "sentence"),
     [
@@ -193,9 +186,6 @@ def test_rows_must_have_values() -> None:
             tf.function(as_rows, input_signature=[spec]).get_concrete_function()
 
 
-# --- what is refused, by everyone who reads X -------------------------------------------------------
-
-
 def _build_model(X: Any) -> Any:
     return gi.ILRGPR((X, [0, 1, 2]), gpflow.kernels.Matern32(), num_classes=3)
 
@@ -211,10 +201,13 @@ READERS: dict[str, Callable[[Any], Any]] = {
     "GPHead.adapt": lambda X: gpflow_ilr.keras.GPHead(3, 2, num_data=3).adapt(X),
 }
 
+
 DATES = np.array([["2020-01-01", "2021-01-01"]], "M8[D]")
 NUMBERS = "{} must hold real numbers, but "
 FINITE = "{} must be finite, but "
 SHAPE = "{} must have shape [N, D], but has "
+
+
 BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "strings": (X.astype(str), TypeError, NUMBERS + "row 0, column 0 is '0' (string). Encode"),
     "one string": ([[0, 1], [2, "a"]], TypeError, NUMBERS + "row 1, column 1 is 'a' (str). Encode"),
@@ -374,51 +367,3 @@ def test_another_number_of_columns_is_refused_alike_in_training_and_prediction(r
     )
     with pytest.raises(ValueError, match=re.escape(sentence)):
         read(tf.zeros([1, 3]))
-
-
-# --- data -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("data", [X, (X,), (X, [0, 1], [0, 1]), None, {"X": X, "y": [0, 1]}])
-def test_data_must_be_a_pair(data: Any) -> None:
-    with pytest.raises(ValueError, match=r"data must be a pair \(X, y\), but is a"):
-        check_data(data, 2)
-
-
-def test_data_must_have_as_many_labels_as_rows() -> None:
-    with pytest.raises(ValueError, match="X has 3 rows and y has 2"):
-        check_data((X, [0, 1]), 2)
-
-
-LABELS = [0, 1, 1]
-
-
-@pytest.mark.parametrize(
-    ("y", "dtype"),
-    [
-        (np.array(LABELS, np.int8), tf.int8),
-        (np.array(LABELS, np.float32), tf.float32),
-        (tf.constant(LABELS, tf.int64), tf.int64),
-        (LABELS, tf.int32),
-        (np.array(LABELS, bool), tf.int32),
-        (np.array(LABELS, object), tf.int32),
-        (np.array(LABELS, np.longdouble), tf.int32),
-        (pd.Series(LABELS), tf.int64),
-        (pd.Series(LABELS, dtype="Int64"), tf.int32),
-        (pd.Series(LABELS, dtype="category"), tf.int32),
-        (np.eye(2, dtype=int)[LABELS], tf.int64),
-    ],
-)
-def test_class_indices_keep_their_dtype_where_tensorflow_has_it(y: Any, dtype: tf.DType) -> None:
-    inputs, column, labels = check_data((pd.DataFrame(X), y), 2)
-    assert (inputs.dtype, column.dtype, labels.dtype) == (tf.float64, dtype, tf.int32)
-    np.testing.assert_array_equal(column[:, 0], LABELS)
-    np.testing.assert_array_equal(labels, LABELS)
-
-
-def test_soft_rows_stay_soft_rows() -> None:
-    soft = np.array([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
-    _, column, labels = check_data((X, soft), 2)
-    assert column is labels
-    np.testing.assert_array_equal(labels, soft)
-    assert as_column(labels, tf.int32) is labels
