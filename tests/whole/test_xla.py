@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_ilr.augmented import sampled
 from gpflow_ilr.expectations import softmax
 from gpflow_ilr.models import conjugate
 from tests.whole.test_guard import MODELS, Case, name_of
 
 pytestmark = pytest.mark.slow
-CASES = [case for case in MODELS if not case.cls.__name__.endswith("SoftmaxGP")]
+WITH_CACHE = [case for case in MODELS if not case.cls.__name__.endswith("SoftmaxGP")]
 TOLERANCES = {"ILRSGPR": 1e-8}
 """XLA's eigensolver stops early: it errs by 6e-9 of the largest element of a matrix of six rows, and
 the probabilities of the one model that needs it by 1.3e-9 here. All others differ by 1e-15."""
@@ -25,6 +26,7 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(conjugate, "_CHUNK_ELEMENTS", 100)
     monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", 4000)
+    monkeypatch.setattr(sampled, "_CHUNK_ELEMENTS", 20_000)
 
 
 def assert_compiles(predict: Callable[..., Any], tolerance: float) -> None:
@@ -42,14 +44,14 @@ def assert_compiles(predict: Callable[..., Any], tolerance: float) -> None:
             np.testing.assert_allclose(ours, eager, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("case", CASES, ids=name_of)
+@pytest.mark.parametrize("case", MODELS, ids=name_of)
 def test_predictions_compile_for_any_number_of_rows(case: Case) -> None:
     model = case.build()
     tolerance = TOLERANCES.get(name_of(case), 1e-12)
     assert_compiles(lambda Xnew: model.predict_y(Xnew), tolerance)
 
 
-@pytest.mark.parametrize("case", CASES, ids=name_of)
+@pytest.mark.parametrize("case", WITH_CACHE, ids=name_of)
 def test_cached_predictions_compile_for_any_number_of_rows(case: Case) -> None:
     cached = case.build().posterior()
     # What needs an eigensolver is in the cache, which is not compiled.
