@@ -16,10 +16,12 @@ from gpflow_ilr.expectations import GaussHermite, MonteCarlo, NodeRule, Sobol
 from gpflow_ilr.likelihoods import CodeGaussian, ILRLikelihood, SoftmaxLikelihood
 from gpflow_ilr.models import (
     ILRGPR,
+    ILRNNGPR,
     ILRSGPR,
     ILRSVGP,
     CodeSVGP,
     DirichletGPR,
+    DirichletNNGPR,
     DirichletSGPR,
     SoftmaxSVGP,
 )
@@ -48,6 +50,8 @@ __all__ = [
     "DirichletGPR",
     "ILRSGPR",
     "DirichletSGPR",
+    "ILRNNGPR",
+    "DirichletNNGPR",
     "ILRSVGP",
     "SoftmaxSVGP",
     "CodeSVGP",

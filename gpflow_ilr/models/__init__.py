@@ -8,6 +8,7 @@ classes by the functions of :mod:`.probabilities`.
 
 from gpflow_ilr.models.code_svgp import CodeSVGP
 from gpflow_ilr.models.exact import ILRGPR, DirichletGPR
+from gpflow_ilr.models.nngpr import ILRNNGPR, DirichletNNGPR
 from gpflow_ilr.models.sgpr import ILRSGPR, DirichletSGPR
 from gpflow_ilr.models.svgp import ILRSVGP, SoftmaxSVGP
 
@@ -16,6 +17,8 @@ __all__ = [
     "DirichletGPR",
     "ILRSGPR",
     "DirichletSGPR",
+    "ILRNNGPR",
+    "DirichletNNGPR",
     "ILRSVGP",
     "SoftmaxSVGP",
     "CodeSVGP",

@@ -44,6 +44,7 @@ from gpflow_ilr.linalg.jitter import relative_jitter
 from gpflow_ilr.linalg.row_chunks import map_rows, sum_rows
 from gpflow_ilr.models import streaming
 from gpflow_ilr.models.conjugate import ConjugateClassifier, Objective
+from gpflow_ilr.models.conjugate import Rows as CheckedRows
 
 __all__ = ["CollapsedClassifier"]
 
@@ -95,6 +96,27 @@ class CollapsedClassifier(ConjugateClassifier):
                 f"Inducing inputs must have shape [M, {self.num_columns}] with M ≥ 1, as many "
                 f"columns as X, but have {list(shape)}."
             )
+
+    def change_rows(
+        self, X: tf.Tensor, labels: tf.Tensor, added: CheckedRows | None, removed: CheckedRows | None
+    ) -> None:
+        """Go on with other rows, and with the sums that are kept, at the cost of what has changed.
+
+        :param X: [N, D], all rows.
+        :param labels: their labels.
+        :param added: rows and labels that are new; None if there are none.
+        :param removed: rows and labels that are gone; None if there are none.
+        """
+        sums = self.known_statistics()
+        if sums is not None and added is not None:
+            new = self.statistics(self.in_groups(*added))
+            sums = [known + more for known, more in zip(sums, new, strict=True)]
+        if sums is not None and removed is not None:
+            old = self.statistics(self.in_groups(*removed))
+            sums = [known - less for known, less in zip(sums, old, strict=True)]
+        self.set_rows(X, labels)
+        if sums is not None:
+            self.keep(sums)
 
     @property
     def output_spans(self) -> list[OutputSpan]:

@@ -39,6 +39,9 @@ __all__ = ["ConjugateClassifier", "Objective"]
 
 Objective = Literal["evidence", "loo"]
 
+Rows = tuple[tf.Tensor, tf.Tensor]
+"""Checked inputs [n, D] and their labels."""
+
 _CHUNK_ELEMENTS = 2**23
 
 
@@ -112,6 +115,19 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
             )
         self._data, self._labels = (X, Y), labels
 
+    def change_rows(
+        self, X: tf.Tensor, labels: tf.Tensor, added: Rows | None, removed: Rows | None
+    ) -> None:
+        """Go on with other rows, of which most are the present ones.
+
+        :param X: [N, D], all rows.
+        :param labels: their labels.
+        :param added: rows and labels that are new; None if there are none.
+        :param removed: rows and labels that are gone; None if there are none.
+        """
+        del added, removed  # of use to models that keep sums over rows
+        self.set_rows(X, labels)
+
     def set_rows(self, X: tf.Tensor, labels: tf.Tensor) -> None:
         """Set the data to rows that have been checked already.
 
@@ -154,9 +170,11 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         # Not converted: autograph would take seconds to find that there is nothing to convert.
         return self.loo_log_density() if self.objective == "loo" else self.log_evidence()
 
-    @abc.abstractmethod
     def log_evidence(self) -> tf.Tensor:
-        """Log evidence of the paper's targets, or a bound on it, []."""
+        """Log evidence of the paper's targets, or a bound on it, [], where the model has one."""
+        raise NotImplementedError(
+            f"{type(self).__name__} has no evidence: its objective is loo_log_density()."
+        )
 
     def in_paper_units(self, log_evidence: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
         """Evidence of the paper's targets: a density, so it takes −log scale for each target.
@@ -282,16 +300,23 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         """
         X = as_inputs(Xnew, self.num_columns)
         scale = self.code.scale
-        elements = sum(int(np.prod(c.shape[:-1])) for c in cache)
 
         def predict(rows: tf.Tensor) -> MeanAndVariance:
             mean, var = self.conditional(cache, rows, full_cov=False)
             return scale * (mean + self.mean_function(rows)), scale**2 * var
 
         rows = tf.reshape(X, [-1, X.shape[-1]])
-        mean, var = map_rows(predict, [rows], max(1, _CHUNK_ELEMENTS // elements))
+        mean, var = map_rows(predict, [rows], self.prediction_chunk(cache))
         leading = tf.shape(X)[:-1]
         return tuple(tf.reshape(x, tf.concat([leading, x.shape[-1:]], 0)) for x in (mean, var))
+
+    def prediction_chunk(self, cache: Sequence[tf.Tensor]) -> int:
+        """How many new rows :meth:`conditional` is given at a time, so that memory stays bounded.
+
+        :param cache: what :meth:`precompute` returned.
+        """
+        elements = sum(int(np.prod(c.shape[:-1])) for c in cache)
+        return max(1, _CHUNK_ELEMENTS // elements)
 
     def predict_marginals(self, Xnew: InputData) -> MeanAndVariance:
         """Mean [..., N, P] and variance [..., N, P] of f, or [..., N, 1] if the outputs share it.

@@ -1,28 +1,26 @@
-"""Adding and removing rows of a collapsed model at the cost of those rows alone.
+"""Adding and removing rows of a fitted model; hyperparameters (and inducing inputs) stay.
 
-The data enter a collapsed model as sums over rows, so a posterior follows a change of the data by
-adding or subtracting the sums of the changed rows; hyperparameters and inducing inputs stay.
+The data enter a collapsed model as sums over rows, so its posterior follows by adding or subtracting
+the sums of the changed rows, at their cost alone. A nearest-neighbour model looks among other rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, OutputData
 
-from gpflow_ilr.collapsed.statistics import GroupStatistics
 from gpflow_ilr.inputs.rows import check_data
 
 if TYPE_CHECKING:
-    from gpflow_ilr.models.collapsed import CollapsedClassifier
+    from gpflow_ilr.models.conjugate import ConjugateClassifier
 
 __all__ = ["forget", "update"]
 
 
-def update(self: CollapsedClassifier, X_new: InputData, y_new: OutputData) -> None:
+def update(self: ConjugateClassifier, X_new: InputData, y_new: OutputData) -> None:
     """Add rows. The posterior then equals that of a model built on all rows.
 
     Posteriors taken earlier keep the old rows; call ``posterior()`` again, or ``update_cache()`` on
@@ -33,10 +31,10 @@ def update(self: CollapsedClassifier, X_new: InputData, y_new: OutputData) -> No
     """
     X, labels = _matching_rows(self, X_new, y_new)
     rows = tf.concat([self.data[0], X], 0), tf.concat([self.labels, labels], 0)
-    _change_rows(self, rows, GroupStatistics.__add__, (X, labels))
+    self.change_rows(*rows, added=(X, labels), removed=None)
 
 
-def forget(self: CollapsedClassifier, X_old: InputData, y_old: OutputData) -> None:
+def forget(self: ConjugateClassifier, X_old: InputData, y_old: OutputData) -> None:
     """Remove rows. The posterior then equals that of a model built on the remaining rows.
 
     :param X_old: [n, D], rows of the training data; one that occurs several times is removed as
@@ -50,11 +48,11 @@ def forget(self: CollapsedClassifier, X_old: InputData, y_old: OutputData) -> No
         raise ValueError("forget would remove all rows, and a model needs at least one.")
     remaining = np.delete(np.arange(self.num_data), gone)
     rows = tf.gather(self.data[0], remaining), tf.gather(self.labels, remaining)
-    _change_rows(self, rows, GroupStatistics.__sub__, (X, labels))
+    self.change_rows(*rows, added=None, removed=(X, labels))
 
 
 def _matching_rows(
-    model: CollapsedClassifier, X: InputData, y: OutputData
+    model: ConjugateClassifier, X: InputData, y: OutputData
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Rows with labels of the kind that the model has."""
     num_classes = model.code.num_classes
@@ -67,23 +65,6 @@ def _matching_rows(
             f"[N, {num_classes}]."
         )
     return X, labels
-
-
-def _change_rows(
-    model: CollapsedClassifier,
-    rows: tuple[tf.Tensor, tf.Tensor],
-    combine: Callable[[GroupStatistics, GroupStatistics], GroupStatistics],
-    changed: tuple[tf.Tensor, tf.Tensor],
-) -> None:
-    """Give the model other rows, and the kept sums with those of the changed rows, if any are kept."""
-    known = model.known_statistics()
-    merged = None
-    if known is not None:
-        sums = model.statistics(model.in_groups(*changed))
-        merged = [combine(old, new) for old, new in zip(known, sums, strict=True)]
-    model.set_rows(*rows)
-    if merged is not None:
-        model.keep(merged)
 
 
 def _keys(X: tf.Tensor, labels: tf.Tensor) -> np.ndarray:

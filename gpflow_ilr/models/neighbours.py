@@ -1,0 +1,322 @@
+"""Nearest-neighbour classifiers: exact regression of each row on the training rows nearest to it.
+
+For a new row with its m nearest training rows S, in the kernel's own metric, weights
+w = (K_SS + V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model of those
+rows alone would say. The cost of a row does not grow with N beyond the search, and all outputs that
+share their noise share the weights. Leave-one-out is the same formula without the row itself, so the
+leave-one-out density of some rows is the training objective, and calibration is as everywhere. (GPnn,
+Allison et al., 2023, is the regression case.) With all rows as neighbours this is the exact model.
+
+Weak where labels are noisy everywhere and m is small. Predictions jump where neighbours change, so
+there are no gradients across such changes, and no covariances between rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import tensorflow as tf
+from gpflow.base import MeanAndVariance, RegressionData
+from gpflow.config import default_float
+from gpflow.kernels import Kernel
+from gpflow.mean_functions import MeanFunction
+
+from gpflow_ilr.calibration.criterion import Marginals
+from gpflow_ilr.codes import LabelCode
+from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.labels import as_labels
+from gpflow_ilr.inputs.rows import as_inputs
+from gpflow_ilr.linalg.local_regression import local_weights, nested_weights
+from gpflow_ilr.linalg.nearest import kernel_metric
+from gpflow_ilr.linalg.neighbour_index import NeighbourIndex
+from gpflow_ilr.linalg.row_chunks import map_rows, sum_rows
+from gpflow_ilr.models import streaming
+from gpflow_ilr.models.conjugate import ConjugateClassifier, Rows
+from gpflow_ilr.models.local_span import LocalSpan, Weigh
+
+__all__ = ["COPY_TOLERANCE", "STALE_METRIC", "NeighboursClassifier"]
+
+_CHUNK_ELEMENTS = 2**22
+
+COPY_TOLERANCE = 2.0**-22
+"""Inputs that differ by less, relatively, are the same: a pipeline may have rounded X to float32."""
+
+STALE_METRIC = 0.1
+"""In training, neighbours are sought again once lengthscales have changed by so much, relatively to each
+other: a common factor changes no neighbour."""
+
+
+class NeighboursClassifier(ConjugateClassifier):
+    """GP regression of each row on its nearest rows, for any label code: O(m³) a row, for any N.
+
+    :param data: X [N, D] and labels.
+    :param kernel: kernel of f/scale.
+    :param code: the label code.
+    :param num_neighbours: m; all rows where there are no more.
+    :param mean_function: mean of f/scale.
+    :param nodes: node rule of the predictive probabilities.
+    """
+
+    update = streaming.update
+    forget = streaming.forget
+
+    def __init__(
+        self,
+        data: RegressionData,
+        kernel: Kernel,
+        code: LabelCode,
+        num_neighbours: int = 64,
+        mean_function: MeanFunction | None = None,
+        nodes: NodeRule | None = None,
+    ) -> None:
+        super().__init__(data, kernel, code, mean_function, "loo", nodes)
+        self.num_neighbours = num_neighbours
+        self._index = NeighbourIndex()
+
+    @property
+    def num_neighbours(self) -> int:
+        """m; may be set at any time, or chosen by ``calibrate(neighbours=True)``."""
+        return self._num_neighbours
+
+    @num_neighbours.setter
+    def num_neighbours(self, value: int) -> None:
+        self._num_neighbours = check_count("num_neighbours", value)
+
+    # The neighbours
+
+    def _metrics(self) -> list[tuple[int, tf.Tensor]]:
+        """The number of the first output, and the metric, of each span."""
+        return [(s.start, kernel_metric(s.kernel, self.num_columns)) for s in self.output_spans]
+
+    def _nearest(
+        self, X: tf.Tensor, Xnew: tf.Tensor, count: int, stale: float = 0.0
+    ) -> list[tf.Tensor]:
+        """The rows of X nearest to each of some others, [n, count or N], for each span."""
+        return [
+            self._index.nearest(key, X, metric, Xnew, count, stale)
+            for key, metric in self._metrics()
+        ]
+
+    def _others(self, rows: Rows, count: int, stale: float = 0.0) -> list[tf.Tensor]:
+        """The training rows nearest to some rows, but for one copy of each, [n, m], for each span.
+
+        Which copy of a training row is left out does not matter: those with its label are its equals.
+        """
+        X, labels = rows
+        own = self.data[0]
+
+        def others(X: tf.Tensor, labels: tf.Tensor, S: tf.Tensor) -> list[tf.Tensor]:
+            distance = tf.abs(tf.gather(own, S) - X[:, None])
+            near = tf.reduce_all(distance <= COPY_TOLERANCE * tf.abs(X[:, None]), axis=-1)
+            same = tf.gather(self.labels, S) == labels[:, None]
+            same = tf.reduce_all(same, axis=-1) if labels.shape.rank == 2 else same
+            copies = tf.cast(tf.logical_and(near, same), tf.int32)
+            # The first copy, or else the last row, which is the farthest, is passed over.
+            last = S.shape[1] - 1
+            found = tf.reduce_any(copies > 0, axis=1)
+            skipped = tf.where(found, tf.argmax(copies, axis=1, output_type=tf.int32), last)
+            places = tf.range(last)[None]
+            places += tf.cast(places >= skipped[:, None], tf.int32)
+            return [tf.gather(S, places, batch_dims=1)]
+
+        chunk = max(1, _CHUNK_ELEMENTS // ((count + 1) * self.num_columns))
+        candidates = self._nearest(own, X, count + 1, stale)
+        return [map_rows(others, [X, labels, S], chunk)[0] for S in candidates]
+
+    def has_stale_neighbours(self) -> bool:
+        """Whether training has changed the metric so much that neighbours are to be sought again."""
+        return any(self._index.is_stale(*metric, STALE_METRIC) for metric in self._metrics())
+
+    # Predictions
+
+    def _predicted(
+        self, rows: Rows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
+    ) -> list[tf.Tensor]:
+        """Mean [n, P], without mean function, and variance [n, 1 or P], for each of ``weigh``'s.
+
+        :param rows: among which the neighbours are.
+        :param Xnew: [n, D].
+        :param neighbours: numbers of rows, [n, m], for each span.
+        :param weigh: how neighbours are weighed.
+        """
+        spans = [LocalSpan(s, self.code, self.mean_function) for s in self.output_spans]
+
+        def predict(Xnew: tf.Tensor, *neighbours: tf.Tensor) -> list[tf.Tensor]:
+            parts = [
+                span.predict(Xnew, *(tf.gather(x, S) for x in rows), weigh)
+                for span, S in zip(spans, neighbours, strict=True)
+            ]
+            return [tf.concat(results, axis=1) for results in zip(*parts, strict=True)]
+
+        return map_rows(predict, [Xnew, *neighbours], self._chunk(neighbours[0].shape[1]))
+
+    def _chunk(self, count: int) -> int:
+        """Rows at a time, so that memory does not grow with their number."""
+        factors = self.num_latent_gps if self.code.depends_on_output else 1
+        columns = factors * (count + 1) + self.num_latent_gps + self.num_columns
+        return max(1, _CHUNK_ELEMENTS // ((count + 1) * columns))
+
+    def precompute(self) -> list[tf.Tensor]:
+        """The rows and their labels: a prediction looks for neighbours among them."""
+        return [self.data[0], self.labels]
+
+    def prediction_chunk(self, cache: Sequence[tf.Tensor]) -> int:
+        """All rows: :meth:`conditional` divides them itself.
+
+        :param cache: what :meth:`precompute` returned.
+        """
+        del cache
+        return sys.maxsize
+
+    def conditional(
+        self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
+    ) -> MeanAndVariance:
+        """Σ_s w_s t_s and k** − wᵀ k_S*, in the code's units.
+
+        :param cache: what :meth:`precompute` returned.
+        :param Xnew: [..., n, D].
+        :param full_cov: must be False.
+        """
+        if full_cov:
+            raise NotImplementedError(
+                f"{type(self).__name__} has no covariances between rows: each has neighbours of its "
+                "own. Pass full_cov=False, or use ILRGPR or ILRSGPR."
+            )
+        X, labels = (tf.convert_to_tensor(c) for c in cache)
+        flat = tf.reshape(Xnew, [-1, self.num_columns])
+        neighbours = self._nearest(cache[0], flat, self.num_neighbours)
+        mean, variance = self._predicted(
+            (X, labels), flat, neighbours, lambda K, V: [local_weights(K, V)]
+        )
+        leading = tf.shape(Xnew)[:-1]
+        return tuple(tf.reshape(x, tf.concat([leading, x.shape[1:]], 0)) for x in (mean, variance))
+
+    # Leave-one-out
+
+    def _left_out(
+        self, rows: Rows, neighbours: Sequence[tf.Tensor], weigh: Weigh
+    ) -> list[Marginals]:
+        """Rows predicted from neighbours that they are not among, for each of ``weigh``'s."""
+        X, labels = rows
+        results = self._predicted((self.data[0], self.labels), X, neighbours, weigh)
+        offset = self.mean_function(X)
+        pairs = zip(results[::2], results[1::2], strict=True)
+        return [Marginals(mean + offset, variance, labels) for mean, variance in pairs]
+
+    def _rows(self, rows: tf.Tensor | None) -> Rows:
+        everything = self.data[0], self.labels
+        return everything if rows is None else tuple(tf.gather(x, rows) for x in everything)
+
+    def leave_one_out(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
+        """Leave-one-out mean and variance in the code's units.
+
+        :param rows: which training rows; all of them if None.
+        """
+        some = self._rows(rows)
+        neighbours = self._others(some, self.num_neighbours)
+        (result,) = self._left_out(some, neighbours, lambda K, V: [local_weights(K, V)])
+        return result.mean, result.variance
+
+    def loo_at_counts(
+        self, rows: tf.Tensor, counts: Sequence[int]
+    ) -> Callable[[float | None], list[Marginals]]:
+        """Leave-one-out for several numbers of neighbours, as a function of the noise (None: present).
+
+        :param rows: which training rows.
+        :param counts: numbers of neighbours.
+        """
+        some = self._rows(rows)
+        neighbours = self._others(some, max(counts))
+
+        def at(noise: float | None) -> list[Marginals]:
+            return self._left_out(
+                some,
+                neighbours,
+                lambda K, V: nested_weights(
+                    K, V if noise is None else tf.fill(tf.shape(V), tf.cast(noise, V.dtype)), counts
+                ),
+            )
+
+        return at
+
+    def loo_at_noise(self, rows: tf.Tensor) -> Callable[[float], Marginals]:
+        """Leave-one-out as a function of the noise.
+
+        :param rows: which training rows.
+        """
+        at = self.loo_at_counts(rows, [min(self.num_neighbours, self.num_data - 1)])
+        return lambda noise: at(noise)[0]
+
+    # Training
+
+    def loo_log_density(self) -> tf.Tensor:
+        """Σ_n log p(y_n | neighbours of row n), []; a compiled function keeps its neighbours."""
+        rows = self._rows(None)
+        with tf.init_scope():
+            neighbours = self._others(rows, self.num_neighbours, STALE_METRIC)
+        return self._log_density(*rows, *neighbours)
+
+    def _log_density(
+        self, X: tf.Tensor, labels: tf.Tensor, *neighbours: tf.Tensor
+    ) -> tf.Tensor:
+        """Σ log p(y_n | neighbours of row n) over some rows, scaled to all rows, []."""
+
+        def log_density(_: Sequence[tf.Tensor], start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
+            some = X[start:stop], labels[start:stop]
+            (left_out,) = self._left_out(
+                some, [S[start:stop] for S in neighbours], lambda K, V: [local_weights(K, V)]
+            )
+            return self.label_log_density(left_out)
+
+        num_rows = X.shape[0] or tf.shape(X)[0]
+        # Gradients flow into variables alone, not into a tensor.
+        nothing = tf.zeros([], default_float())
+        chunk = self._chunk(neighbours[0].shape[1])
+        total = sum_rows(log_density, [nothing], num_rows, chunk)
+        return total * tf.cast(self.num_data / num_rows, total.dtype)
+
+    def training_loss_closure(
+        self,
+        data: RegressionData | Iterator[RegressionData] | None = None,
+        *,
+        batch_size: int | None = None,
+        compile: bool = True,  # noqa: A002 - GPflow's name
+    ) -> Callable[[], tf.Tensor]:
+        """The loss −Σ log p(y_n | neighbours of row n), of all rows or estimated from a batch.
+
+        Neighbours are sought again when the metric has changed (:data:`STALE_METRIC`), but not inside a
+        function that the caller compiles.
+
+        :param data: rows to predict: (X, y), or an iterator of batches. Training rows are predicted
+            without themselves, others as they are. None for the model's own rows.
+        :param batch_size: draw so many of the model's own rows anew at each call; None for all.
+        :param compile: compile the loss with ``tf.function``.
+        """
+        if data is not None and batch_size is not None:
+            raise ValueError(
+                f"batch_size={batch_size!r} draws from the model's own rows: leave out data, or batch "
+                "them yourself."
+            )
+        if batch_size is not None:
+            check_count("batch_size", batch_size)
+
+        def loss(*rows: tf.Tensor) -> tf.Tensor:
+            return -(self._log_density(*rows) + self.log_prior_density())
+
+        evaluate = tf.function(loss, autograph=False) if compile else loss
+
+        def closure() -> tf.Tensor:
+            if data is not None:
+                X, y = next(data) if isinstance(data, Iterator) else data
+                X = as_inputs(X, self.num_columns)
+                rows = X, as_labels(y, self.code.num_classes, num_rows=X.shape[0])
+            elif batch_size is not None:
+                drawn = tf.random.uniform([batch_size], maxval=self.num_data, dtype=tf.int32)
+                rows = self._rows(drawn)
+            else:
+                rows = self._rows(None)
+            return evaluate(*rows, *self._others(rows, self.num_neighbours, STALE_METRIC))
+
+        return closure
