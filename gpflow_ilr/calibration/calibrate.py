@@ -17,6 +17,8 @@ from gpflow.base import RegressionData
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.result import Calibration
 from gpflow_ilr.calibration.search import (
+    NEIGHBOUR_ROWS,
+    choose_neighbours,
     choose_noise,
     choose_sharpness,
     noise_at_limit,
@@ -81,6 +83,7 @@ def calibrate(
     *,
     trained_on: bool = False,
     noise: bool = False,
+    neighbours: bool = False,
     max_rows: int | None = 2048,
 ) -> Calibration:
     """Set the smoothing λ to the value with the smallest NLL of held-out labels.
@@ -96,6 +99,8 @@ def calibrate(
     :param noise: choose the noise ratio σ²/L² by the same criterion, below Proposition 1's
         value or above it. Needs leave-one-out and a noise that is ``"fixed"`` or ``"shared"``.
         With soft labels noise and λ take turns, and what they reach depends on the start.
+    :param neighbours: choose the number of neighbours by the same criterion, together with the noise
+        where that is chosen. For nearest-neighbour models.
     :param max_rows: at most this many evenly spaced training rows enter the criterion (all of
         them stay in the posterior); None for all.
     :raises TypeError: if the model's code has no smoothing.
@@ -104,6 +109,8 @@ def calibrate(
     code = _ilr_code(self)
     if noise:
         _check_noise_can_be_chosen(self, data)
+    if neighbours:
+        _check_neighbours_can_be_chosen(self, data)
     checked = None
     if data is not None:
         X, _, labels = check_data(data, code.num_classes, self.num_columns)
@@ -118,16 +125,24 @@ def calibrate(
     noise_before = float(tf.reduce_mean(code.noise_variance))
     before = after = nll(code.scale)
     # With soft labels the noise is chosen for the present λ, so the two take turns.
-    for _ in range(_SOFT_ROUNDS if soft and noise else 1):
+    for _ in range(_SOFT_ROUNDS if soft and (noise or neighbours) else 1):
         present = [(variable, variable.numpy()) for variable in code.variables]
+        present_count = getattr(self, "num_neighbours", None)
         if noise:
             reached = _set_noise(self, max_rows)
+        if neighbours and _set_neighbours(self, max_rows):
+            if noise:  # which was chosen for another number of neighbours
+                reached = _set_noise(self, max_rows)
+            elif not soft:
+                nll = MeanNLL(predict(), code.link)
         if soft or not noise:
             sharpness, reached = choose_sharpness(nll)
             code.sharpness.assign(sharpness)
         if not reached < after:
             for variable, value in present:
                 variable.assign(value)
+            if neighbours:
+                self.num_neighbours = present_count
             break
         after = reached
     chosen = float(tf.reduce_mean(code.noise_variance))
@@ -141,6 +156,7 @@ def calibrate(
         leave_one_out=seen,
         num_training_rows=getattr(self, "num_data", None) or int(held_out.mean.shape[0]),
         num_hyperparameters=_num_hyperparameters(self),
+        num_neighbours=getattr(self, "num_neighbours", None),
         smoothing_at_limit=sharpness_at_limit(float(code.scale), code.num_classes),
         noise_at_limit=noise and noise_at_limit(chosen, noise_before),
     )
@@ -164,6 +180,29 @@ def _set_noise(model: Any, max_rows: int | None) -> float:
     code.rescale_noise(new / old)
     code.sharpness.assign(sharpness)
     return reached
+
+
+def _set_neighbours(model: Any, max_rows: int | None) -> bool:
+    """Set the number of neighbours; whether it is another than before."""
+    old = model.num_neighbours
+    rows = model.spread_rows(min(max_rows or NEIGHBOUR_ROWS, NEIGHBOUR_ROWS))
+    model.num_neighbours = choose_neighbours(
+        lambda counts: model.loo_at_counts(rows, counts), model.code.link, model.num_data
+    )
+    return bool(model.num_neighbours != old)
+
+
+def _check_neighbours_can_be_chosen(model: Any, data: RegressionData | None) -> None:
+    if not hasattr(model, "loo_at_counts"):
+        raise ValueError(
+            f"calibrate(neighbours=True) is for nearest-neighbour models, but this is a "
+            f"{type(model).__name__}. Leave neighbours out, or build an ILRNNGPR."
+        )
+    if data is not None:
+        raise ValueError(
+            "calibrate(neighbours=True) uses leave-one-out and takes no data. Call calibrate("
+            "neighbours=True) first, then calibrate(data) for the smoothing if you want it so."
+        )
 
 
 def _check_noise_can_be_chosen(model: Any, data: RegressionData | None) -> None:

@@ -26,6 +26,7 @@ class Calibration:
     :param num_hyperparameters: numbers that they have trained, and that leave-one-out keeps.
     :param smoothing_at_limit: λ is at the end of its range: the NLL would fall further.
     :param noise_at_limit: the noise is at the end of its range.
+    :param num_neighbours: number of neighbours, as now set; None for a model without.
     """
 
     smoothing: float
@@ -38,6 +39,7 @@ class Calibration:
     num_hyperparameters: int
     smoothing_at_limit: bool = False
     noise_at_limit: bool = False
+    num_neighbours: int | None = None
 
     @property
     def optimistic(self) -> bool:
@@ -69,8 +71,9 @@ class Calibration:
 
     def __str__(self) -> str:
         kind = "leave-one-out of" if self.leave_one_out else "of"
+        count = "" if self.num_neighbours is None else f", {self.num_neighbours} neighbours"
         done = (
-            f"λ = {self.smoothing:.6g}, noise {self.noise_variance:.3g}: NLL {self.nll_before:.4f} → "
+            f"λ = {self.smoothing:.6g}, noise {self.noise_variance:.3g}{count}: NLL {self.nll_before:.4f} → "
             f"{self.nll_after:.4f}, {kind} {self.num_rows} rows."
         )
         return "\n".join([done, *self.cautions])

@@ -4,7 +4,7 @@ The search is bounded, because on separable data the NLL falls for ever as L gro
 at the end of its range is told apart (:func:`sharpness_at_limit`, :func:`noise_at_limit`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -14,8 +14,11 @@ from gpflow_ilr.calibration.criterion import Marginals, MeanNLL, NLLOfSharpness
 from gpflow_ilr.codes import MAX_SMOOTHING, sharpness_of
 
 __all__ = [
+    "NEIGHBOUR_COUNTS",
+    "NEIGHBOUR_ROWS",
     "NOISE_FACTOR",
     "SMOOTHING_BOUNDS",
+    "choose_neighbours",
     "choose_noise",
     "choose_sharpness",
     "noise_at_limit",
@@ -26,6 +29,11 @@ SMOOTHING_BOUNDS = (1e-3, 1.0 - 2.0 * (1.0 - MAX_SMOOTHING))
 """λ is sought between these; a learned λ does not reach its own bound, so this one is below it."""
 NOISE_FACTOR = 100.0
 """The noise is sought within this factor of its present value, on either side."""
+NEIGHBOUR_COUNTS = (8, 16, 32, 64, 128, 256)
+"""Numbers of neighbours that are tried."""
+NEIGHBOUR_ROWS = 512
+"""Training rows that enter the choice of neighbours: differences vary less than the NLL itself."""
+_FIRST_NEIGHBOURS = 128
 _LOG_TOLERANCE = 2e-3
 _SCAN_POINTS = 13
 _NOISE_TOLERANCE = 0.05
@@ -104,6 +112,31 @@ def choose_noise(
     log_noise = found.x if found.fun < values[i] else grid[i]
     sharpness, nll = best_at(log_noise)
     return float(np.exp(log_noise)), sharpness, nll
+
+
+def choose_neighbours(
+    held_out_at: Callable[[Sequence[int]], Sequence[Marginals]], link: tf.Tensor, num_rows: int
+) -> int:
+    """The number of neighbours with the smallest mean NLL of held-out labels, each at its best L.
+
+    Numbers up to some come at the price of the largest, so a first question asks for several; more
+    neighbours are tried for as long as they help.
+
+    :param held_out_at: predictions of the same rows for several numbers of neighbours.
+    :param link: C, [K, P].
+    :param num_rows: N.
+    """
+    candidates = [m for m in NEIGHBOUR_COUNTS if m < num_rows] or [max(1, num_rows - 1)]
+    best, smallest = candidates[0], np.inf
+    first = [m for m in candidates if m <= _FIRST_NEIGHBOURS] or candidates[:1]
+    for counts in [first, *([m] for m in candidates[len(first) :])]:
+        for m, held_out in zip(counts, held_out_at(counts), strict=True):
+            nll = choose_sharpness(MeanNLL(held_out, link))[1]
+            if nll < smallest:
+                best, smallest = m, nll
+        if best != counts[-1]:
+            break
+    return best
 
 
 def _is_at_limit(value: float, limits: tuple[float, float], tolerance: float) -> bool:

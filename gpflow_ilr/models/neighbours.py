@@ -28,7 +28,7 @@ from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import as_labels
 from gpflow_ilr.inputs.rows import as_inputs
-from gpflow_ilr.linalg.local_regression import local_weights, nested_weights
+from gpflow_ilr.linalg.local_regression import LocalPrediction, local_weights, nested_weights
 from gpflow_ilr.linalg.nearest import kernel_metric
 from gpflow_ilr.linalg.neighbour_index import NeighbourIndex
 from gpflow_ilr.linalg.row_chunks import map_rows, sum_rows
@@ -219,35 +219,31 @@ class NeighboursClassifier(ConjugateClassifier):
         (result,) = self._left_out(some, neighbours, lambda K, V: [local_weights(K, V)])
         return result.mean, result.variance
 
-    def loo_at_counts(
-        self, rows: tf.Tensor, counts: Sequence[int]
-    ) -> Callable[[float | None], list[Marginals]]:
-        """Leave-one-out for several numbers of neighbours, as a function of the noise (None: present).
+    def loo_at_counts(self, rows: tf.Tensor, counts: Sequence[int]) -> list[Marginals]:
+        """Leave-one-out for several numbers of neighbours, from one factor for each row.
 
         :param rows: which training rows.
         :param counts: numbers of neighbours.
         """
         some = self._rows(rows)
         neighbours = self._others(some, max(counts))
-
-        def at(noise: float | None) -> list[Marginals]:
-            return self._left_out(
-                some,
-                neighbours,
-                lambda K, V: nested_weights(
-                    K, V if noise is None else tf.fill(tf.shape(V), tf.cast(noise, V.dtype)), counts
-                ),
-            )
-
-        return at
+        return self._left_out(some, neighbours, lambda K, V: nested_weights(K, V, counts))
 
     def loo_at_noise(self, rows: tf.Tensor) -> Callable[[float], Marginals]:
         """Leave-one-out as a function of the noise.
 
         :param rows: which training rows.
         """
-        at = self.loo_at_counts(rows, [min(self.num_neighbours, self.num_data - 1)])
-        return lambda noise: at(noise)[0]
+        some = self._rows(rows)
+        neighbours = self._others(some, self.num_neighbours)
+
+        def at(noise: float) -> Marginals:
+            def weigh(K: tf.Tensor, V: tf.Tensor) -> list[LocalPrediction]:
+                return [local_weights(K, tf.fill(tf.shape(V), tf.cast(noise, V.dtype)))]
+
+            return self._left_out(some, neighbours, weigh)[0]
+
+        return at
 
     # Training
 
