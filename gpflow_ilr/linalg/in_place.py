@@ -25,7 +25,8 @@ from gpflow_ilr.linalg.inverse_factors import cholesky_error, inverse_cholesky
 __all__ = ["inverse_factor_and_solution", "left_out_terms"]
 
 _BLOCK_ELEMENTS = 2**22
-"""Numbers of K, or of right-hand sides, that are in memory beside the matrix."""
+_BLOCK_ROWS = 64
+"""What is in memory beside the matrix has about so many numbers; a 32nd of it, or so many rows."""
 _ALIGNMENT = 64
 """Bytes: TensorFlow takes memory over from NumPy where it begins at a multiple."""
 
@@ -80,10 +81,10 @@ def left_out_terms(
         return results if rows is None else [tf.gather(x, rows) for x in results]
 
     def by_lapack(X: tf.Tensor, B: tf.Tensor, V: tf.Tensor) -> Results:
-        wanted = slice(None) if rows is None else np.asarray(rows)
         L = _cholesky(kernel, X, V)
+        wanted = np.arange(len(L)) if rows is None else np.asarray(rows)
         alpha = _solution(L, B)[wanted]
-        if rows is not None and 3 * len(wanted) < len(L):  # N² n operations instead of N³/3
+        if 3 * len(wanted) < len(L):  # N² n operations instead of N³/3
             diagonal = _inverse_diagonal_at(L, wanted)
         else:
             _invert(L)
@@ -172,12 +173,12 @@ def _inverse_diagonal_at(L: np.ndarray, rows: np.ndarray) -> np.ndarray:
     for i, j in _blocks(len(rows), len(L)):
         E = np.zeros((j - i, len(L)), L.dtype)
         E[np.arange(j - i), rows[i:j]] = 1.0
-        solved = trsm(1.0, L.T, E.T, lower=False, trans_a=True, overwrite_b=True)
-        diagonal[i:j] = np.einsum("ij,ij->j", solved, solved)
+        trsm(1.0, L.T, E.T, lower=False, trans_a=True, overwrite_b=True)
+        diagonal[i:j] = np.einsum("ij,ij->i", E, E)
     return diagonal
 
 
-def _blocks(num_rows: int, row_elements: int) -> Iterator[tuple[int, int]]:
-    """Where blocks of rows begin and end that have few elements together."""
-    step = max(1, _BLOCK_ELEMENTS // row_elements)
+def _blocks(num_rows: int, size: int) -> Iterator[tuple[int, int]]:
+    """Where blocks of rows begin and end that are small beside a matrix of some size."""
+    step = max(1, min(_BLOCK_ELEMENTS // size, max(_BLOCK_ROWS, size // 32)))
     return ((i, min(i + step, num_rows)) for i in range(0, num_rows, step))
