@@ -117,11 +117,12 @@ def calibrate(
     nll = _FollowingNLL(code, predict) if soft else MeanNLL(held_out, code.link)
     noise_before = float(tf.reduce_mean(code.noise_variance))
     before = after = nll(code.scale)
+    flat = False
     # With soft labels the noise is chosen for the present λ, so the two take turns.
     for _ in range(_SOFT_ROUNDS if soft and noise else 1):
         present = [(variable, variable.numpy()) for variable in code.variables]
         if noise:
-            reached = _set_noise(self, max_rows)
+            reached, flat = _set_noise(self, max_rows)
         if soft or not noise:
             sharpness, reached = choose_sharpness(nll)
             code.sharpness.assign(sharpness)
@@ -142,7 +143,8 @@ def calibrate(
         num_training_rows=getattr(self, "num_data", None) or int(held_out.mean.shape[0]),
         num_hyperparameters=_num_hyperparameters(self),
         smoothing_at_limit=sharpness_at_limit(float(code.scale), code.num_classes),
-        noise_at_limit=noise and noise_at_limit(chosen, noise_before),
+        noise_at_limit=noise and not flat and noise_at_limit(chosen, noise_before),
+        noise_is_flat=flat,
     )
 
 
@@ -155,15 +157,15 @@ def _ilr_code(model: Calibratable) -> ILRCode:
     return model.code
 
 
-def _set_noise(model: Any, max_rows: int | None) -> float:
-    """Set the noise and L; the NLL that they promise for predictions as now coded."""
+def _set_noise(model: Any, max_rows: int | None) -> tuple[float, bool]:
+    """Set the noise and L; the NLL that they promise as now coded, and whether less is as good."""
     code = model.code
     old = float(code.noise_variance[0, 0])
     at_noise = model.loo_at_noise(model.spread_rows(max_rows))
-    new, sharpness, reached = choose_noise(at_noise, code.link, old)
-    code.rescale_noise(new / old)
-    code.sharpness.assign(sharpness)
-    return reached
+    new = choose_noise(at_noise, code.link, old)
+    code.rescale_noise(new.noise / old)
+    code.sharpness.assign(new.sharpness)
+    return new.nll, new.flat
 
 
 def _check_noise_can_be_chosen(model: Any, data: RegressionData | None) -> None:

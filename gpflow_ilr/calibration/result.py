@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpflow_ilr.calibration.search import FLAT_NLL
+
 __all__ = ["ROWS_PER_HYPERPARAMETER", "Calibration"]
 
 ROWS_PER_HYPERPARAMETER = 20
@@ -26,6 +28,7 @@ class Calibration:
     :param num_hyperparameters: numbers that they have trained, and that leave-one-out keeps.
     :param smoothing_at_limit: λ is at the end of its range: the NLL would fall further.
     :param noise_at_limit: the noise is at the end of its range.
+    :param noise_is_flat: less noise would change the NLL by less than 0.001.
     """
 
     smoothing: float
@@ -38,6 +41,7 @@ class Calibration:
     num_hyperparameters: int
     smoothing_at_limit: bool = False
     noise_at_limit: bool = False
+    noise_is_flat: bool = False
 
     @property
     def optimistic(self) -> bool:
@@ -58,6 +62,11 @@ class Calibration:
             cautions.append(
                 f"The noise {self.noise_variance:.3g} is at the end of its range, a factor of 100 "
                 "from where it was: calibrate(noise=True) again may go on."
+            )
+        if self.noise_is_flat:
+            cautions.append(
+                f"Less noise than {self.noise_variance:.3g} is as good, within {FLAT_NLL} nats: the "
+                "rows determine the latent functions without it."
             )
         if self.optimistic:
             cautions.append(
