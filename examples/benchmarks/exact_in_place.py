@@ -1,9 +1,10 @@
 """The exact model in one matrix: seconds and peak memory, against LAPACK alone and against GPflow.
 
 Each contestant has a process of its own, so that its peak is its own. Memory is what resident memory
-rises above TensorFlow and the data, in matrices of N × N numbers; times are ratios to one ``potrf`` and
-one ``trtri`` of the same size in the same run. On a machine that others use, too, set
-``OPENBLAS_NUM_THREADS=1``: OpenBLAS' threads wait for each other, and take many times as long.
+rises above TensorFlow and the data, in matrices of N × N float64 numbers; times are ratios to one
+``potrf`` and one ``trtri`` of the same size in the same run, by the clock and by what the processors
+have worked. On a machine that others use, too, the latter counts, and ``OPENBLAS_NUM_THREADS=1``:
+OpenBLAS' threads wait for each other, and take many times as long.
 """
 
 import multiprocessing
@@ -89,17 +90,18 @@ CONTESTANTS: dict[str, Callable[[int], Callable[[], object]]] = {
 }
 
 
-def measure(name: str, N: int, single: bool) -> tuple[float, float]:
-    """Seconds, and bytes that memory rises, at most, above what it was before."""
+def measure(name: str, N: int, single: bool) -> np.ndarray:
+    """Seconds by the clock and of all processors, and bytes that memory rises at most."""
     import gpflow
 
     gpflow.config.set_default_float(np.float32 if single else np.float64)
     CONTESTANTS[name](200)()  # what is loaded and started once
     run = CONTESTANTS[name](N)
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the peak
-    before, start = memory("VmRSS"), time.perf_counter()
+    before, start = memory("VmRSS"), np.array([time.perf_counter(), time.process_time()])
     run()
-    return time.perf_counter() - start, memory("VmHWM") - before
+    seconds = np.array([time.perf_counter(), time.process_time()]) - start
+    return np.append(seconds, memory("VmHWM") - before)
 
 
 def memory(field: str) -> float:
@@ -126,18 +128,18 @@ def main() -> None:
     options = arguments(__doc__, rounds=1)
     for N in QUICK if options.quick else SIZES:
         print(f"N={N}, D={D}, K={K}: one matrix is {8 * N * N / 1e9:.2f} GB in float64", flush=True)
-        print(f"{'':<48} {'seconds':>9} {'ratio':>7} {'matrices':>9}")
+        print(f"{'':<40} {'seconds':>9} {'ratio':>7} {'of work':>8} {'matrices':>9}")
         floor = None
         for name in CONTESTANTS:
             if "evidence" in name and TRAINED < N:
                 continue
             for single in (False, True) if "posterior" in name else (False,):
                 rounds = [apart(measure, name, N, single) for _ in range(options.rounds)]
-                seconds, peak = min(t for t, _ in rounds), max(b for _, b in rounds)
-                floor = floor or seconds
+                seconds, work, peak = np.min(rounds, axis=0)
+                floor = (seconds, work) if floor is None else floor
                 title = f"{name}, float32" if single else name
-                ratio, matrices = seconds / floor, peak / (8 * N * N)
-                print(f"{title:<48} {seconds:9.2f} {ratio:7.2f} {matrices:9.2f}", flush=True)
+                ratios = f"{seconds / floor[0]:7.2f} {work / floor[1]:8.2f}"
+                print(f"{title:<40} {seconds:9.2f} {ratios} {peak / (8 * N * N):9.2f}", flush=True)
     N = (QUICK if options.quick else SIZES)[0]
     single, double = (apart(probabilities, N, single) for single in (True, False))
     error = np.max(np.abs(single - double))
