@@ -17,7 +17,6 @@ from gpflow.base import RegressionData
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.result import Calibration
 from gpflow_ilr.calibration.search import (
-    NEIGHBOUR_ROWS,
     choose_neighbours,
     choose_noise,
     choose_sharpness,
@@ -124,15 +123,16 @@ def calibrate(
     nll = _FollowingNLL(code, predict) if soft else MeanNLL(held_out, code.link)
     noise_before = float(tf.reduce_mean(code.noise_variance))
     before = after = nll(code.scale)
+    flat = False
     # With soft labels the noise is chosen for the present λ, so the two take turns.
     for _ in range(_SOFT_ROUNDS if soft and (noise or neighbours) else 1):
         present = [(variable, variable.numpy()) for variable in code.variables]
         present_count = getattr(self, "num_neighbours", None)
         if noise:
-            reached = _set_noise(self, max_rows)
+            reached, flat = _set_noise(self, max_rows)
         if neighbours and _set_neighbours(self, max_rows):
             if noise:  # which was chosen for another number of neighbours
-                reached = _set_noise(self, max_rows)
+                reached, flat = _set_noise(self, max_rows)
             elif not soft:
                 nll = MeanNLL(predict(), code.link)
         if soft or not noise:
@@ -158,7 +158,8 @@ def calibrate(
         num_hyperparameters=_num_hyperparameters(self),
         num_neighbours=getattr(self, "num_neighbours", None),
         smoothing_at_limit=sharpness_at_limit(float(code.scale), code.num_classes),
-        noise_at_limit=noise and noise_at_limit(chosen, noise_before),
+        noise_at_limit=noise and not flat and noise_at_limit(chosen, noise_before),
+        noise_is_flat=flat,
     )
 
 
@@ -171,21 +172,21 @@ def _ilr_code(model: Calibratable) -> ILRCode:
     return model.code
 
 
-def _set_noise(model: Any, max_rows: int | None) -> float:
-    """Set the noise and L; the NLL that they promise for predictions as now coded."""
+def _set_noise(model: Any, max_rows: int | None) -> tuple[float, bool]:
+    """Set the noise and L; the NLL that they promise as now coded, and whether less is as good."""
     code = model.code
     old = float(code.noise_variance[0, 0])
     at_noise = model.loo_at_noise(model.spread_rows(max_rows))
-    new, sharpness, reached = choose_noise(at_noise, code.link, old)
-    code.rescale_noise(new / old)
-    code.sharpness.assign(sharpness)
-    return reached
+    new = choose_noise(at_noise, code.link, old)
+    code.rescale_noise(new.noise / old)
+    code.sharpness.assign(new.sharpness)
+    return new.nll, new.flat
 
 
 def _set_neighbours(model: Any, max_rows: int | None) -> bool:
     """Set the number of neighbours; whether it is another than before."""
     old = model.num_neighbours
-    rows = model.spread_rows(min(max_rows or NEIGHBOUR_ROWS, NEIGHBOUR_ROWS))
+    rows = model.spread_rows(max_rows)
     model.num_neighbours = choose_neighbours(
         lambda counts: model.loo_at_counts(rows, counts), model.code.link, model.num_data
     )

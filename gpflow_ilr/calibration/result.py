@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpflow_ilr.calibration.search import FLAT_NLL
+
 __all__ = ["ROWS_PER_HYPERPARAMETER", "Calibration"]
 
 ROWS_PER_HYPERPARAMETER = 20
@@ -27,6 +29,7 @@ class Calibration:
     :param smoothing_at_limit: λ is at the end of its range: the NLL would fall further.
     :param noise_at_limit: the noise is at the end of its range.
     :param num_neighbours: number of neighbours, as now set; None for a model without.
+    :param noise_is_flat: less noise would change the NLL by less than 0.001.
     """
 
     smoothing: float
@@ -40,6 +43,7 @@ class Calibration:
     smoothing_at_limit: bool = False
     noise_at_limit: bool = False
     num_neighbours: int | None = None
+    noise_is_flat: bool = False
 
     @property
     def optimistic(self) -> bool:
@@ -60,6 +64,11 @@ class Calibration:
             cautions.append(
                 f"The noise {self.noise_variance:.3g} is at the end of its range, a factor of 100 "
                 "from where it was: calibrate(noise=True) again may go on."
+            )
+        if self.noise_is_flat:
+            cautions.append(
+                f"Less noise than {self.noise_variance:.3g} is as good, within {FLAT_NLL} nats: the "
+                "rows determine the latent functions without it."
             )
         if self.optimistic:
             cautions.append(

@@ -5,6 +5,7 @@ at the end of its range is told apart (:func:`sharpness_at_limit`, :func:`noise_
 """
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -15,8 +16,9 @@ from gpflow_ilr.codes import MAX_SMOOTHING, sharpness_of
 
 __all__ = [
     "NEIGHBOUR_COUNTS",
-    "NEIGHBOUR_ROWS",
+    "FLAT_NLL",
     "NOISE_FACTOR",
+    "NoiseChoice",
     "SMOOTHING_BOUNDS",
     "choose_neighbours",
     "choose_noise",
@@ -31,12 +33,15 @@ NOISE_FACTOR = 100.0
 """The noise is sought within this factor of its present value, on either side."""
 NEIGHBOUR_COUNTS = (8, 16, 32, 64, 128, 256)
 """Numbers of neighbours that are tried."""
-NEIGHBOUR_ROWS = 512
-"""Training rows that enter the choice of neighbours: differences vary less than the NLL itself."""
 _FIRST_NEIGHBOURS = 128
 _LOG_TOLERANCE = 2e-3
 _SCAN_POINTS = 13
 _NOISE_TOLERANCE = 0.05
+FLAT_NLL = 1e-3
+"""Nats per row that are worth neither less noise nor more neighbours."""
+_NOISE_POINTS = 5
+_PARABOLAS = 4
+_NLL_TOLERANCE = 1e-4
 
 
 def sharpness_at_limit(sharpness: float, num_classes: int) -> bool:
@@ -83,35 +88,67 @@ def choose_sharpness(nll: NLLOfSharpness) -> tuple[float, float]:
     return sharpness, smallest
 
 
+class NoiseChoice(NamedTuple):
+    """The noise that was chosen."""
+
+    noise: float
+    """Variance, in units of L²."""
+    sharpness: float
+    """The best L with it."""
+    nll: float
+    """Mean NLL of the held-out labels with both."""
+    flat: bool
+    """Whether still less noise would hardly change the NLL."""
+
+
 def choose_noise(
     held_out_at: Callable[[float], Marginals], link: tf.Tensor, start: float
-) -> tuple[float, float, float]:
-    """The noise variance and L with the smallest mean NLL of held-out labels, and that NLL.
+) -> NoiseChoice:
+    """The noise variance, and L, with the smallest mean NLL of held-out labels.
 
-    A coarse scan over the noise, with the best L for each, is followed by a bounded search between
-    the neighbours of the best; the NLL may have several valleys in the noise.
+    Predictions at another noise may cost a factorisation, so few are asked for: a scan in factors of
+    ten, because the NLL may have several valleys, and parabolas between the neighbours of its best.
+    Where rows are many for what they determine, the NLL falls for ever as the noise does, but ever
+    less: then the largest noise is taken below which less gains nothing (``FLAT_NLL``).
 
     :param held_out_at: predictions and labels for a noise variance.
     :param link: C, [K, P].
     :param start: the present noise variance.
-    :returns: noise variance, L, NLL.
     """
+    seen: dict[float, tuple[float, float]] = {}  # log noise: NLL, L
 
-    def best_at(log_noise: float) -> tuple[float, float]:
-        return choose_sharpness(MeanNLL(held_out_at(float(np.exp(log_noise))), link))
+    def nll(x: float) -> float:
+        if x not in seen:
+            seen[x] = choose_sharpness(MeanNLL(held_out_at(float(np.exp(x))), link))[::-1]
+        return seen[x][0]
 
-    grid = np.log(start) + np.linspace(-1.0, 1.0, 9) * np.log(NOISE_FACTOR)
-    values = [best_at(x)[1] for x in grid]
-    i = int(np.argmin(values))
-    found = minimize_scalar(
-        lambda x: best_at(x)[1],
-        bounds=(grid[max(i - 1, 0)], grid[min(i + 1, len(grid) - 1)]),
-        method="bounded",
-        options={"xatol": _NOISE_TOLERANCE},
-    )
-    log_noise = found.x if found.fun < values[i] else grid[i]
-    sharpness, nll = best_at(log_noise)
-    return float(np.exp(log_noise)), sharpness, nll
+    width = np.log(NOISE_FACTOR)
+    scan = [float(x) for x in np.log(start) + np.linspace(-width, width, _NOISE_POINTS)]
+    i = int(np.argmin([nll(x) for x in scan]))
+    best, flat = scan[i], False
+    if 0 < i < len(scan) - 1:
+        best = _by_parabolas(nll, *scan[i - 1 : i + 2])
+    elif i == 0:
+        flat = nll(0.5 * (scan[0] + scan[1])) - nll(best) < FLAT_NLL
+        if flat:
+            best = max(x for x in seen if nll(x) < nll(scan[0]) + FLAT_NLL)
+    return NoiseChoice(float(np.exp(best)), seen[best][1], nll(best), flat)
+
+
+def _by_parabolas(
+    function: Callable[[float], float], lower: float, best: float, upper: float
+) -> float:
+    """Where a function is smallest between two points, from one between them where it is smaller."""
+    for _ in range(_PARABOLAS):
+        points = [lower, best, upper]
+        parabola = np.polyfit(points, [function(x) for x in points], 2)
+        vertex = float(-0.5 * parabola[1] / parabola[0])
+        if function(best) - np.polyval(parabola, vertex) < _NLL_TOLERANCE:
+            break
+        if function(vertex) < function(best):
+            best, vertex = vertex, best
+        lower, upper = (vertex, upper) if vertex < best else (lower, vertex)
+    return best
 
 
 def choose_neighbours(
@@ -120,23 +157,22 @@ def choose_neighbours(
     """The number of neighbours with the smallest mean NLL of held-out labels, each at its best L.
 
     Numbers up to some come at the price of the largest, so a first question asks for several; more
-    neighbours are tried for as long as they help.
+    are tried for as long as they help. Of those that are as good as the best (``FLAT_NLL``), the
+    smallest is taken.
 
     :param held_out_at: predictions of the same rows for several numbers of neighbours.
     :param link: C, [K, P].
     :param num_rows: N.
     """
     candidates = [m for m in NEIGHBOUR_COUNTS if m < num_rows] or [max(1, num_rows - 1)]
-    best, smallest = candidates[0], np.inf
     first = [m for m in candidates if m <= _FIRST_NEIGHBOURS] or candidates[:1]
+    nll: dict[int, float] = {}
     for counts in [first, *([m] for m in candidates[len(first) :])]:
         for m, held_out in zip(counts, held_out_at(counts), strict=True):
-            nll = choose_sharpness(MeanNLL(held_out, link))[1]
-            if nll < smallest:
-                best, smallest = m, nll
-        if best != counts[-1]:
+            nll[m] = choose_sharpness(MeanNLL(held_out, link))[1]
+        if nll[counts[-1]] > min(nll.values()):
             break
-    return best
+    return min(m for m, value in nll.items() if value <= min(nll.values()) + FLAT_NLL)
 
 
 def _is_at_limit(value: float, limits: tuple[float, float], tolerance: float) -> bool:

@@ -9,14 +9,12 @@ predictions) and the collapsed one (:func:`whitened_log_evidence`, and :func:`sp
 where outputs differ by their noise alone); each treats outputs that share a covariance together.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
-from scipy.linalg import get_lapack_funcs
 
 from gpflow_ilr.linalg.inverse_factors import InverseFactor, inverse_cholesky
 from gpflow_ilr.linalg.jitter import relative_jitter
@@ -71,43 +69,17 @@ def inverse_diagonal_and_solution(A: tf.Tensor, B: tf.Tensor) -> tuple[tf.Tensor
 
     @tf.custom_gradient
     def terms(A: tf.Tensor, B: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
-        results = _by_lapack(A, B) if _has_numbers_on_cpu(A) else None
-        inverse: Callable[[], tf.Tensor] = functools.partial(spd_inverse, A)
-        if results is None:
-            W = inverse_cholesky(A, "K + V")
-            results, inverse = (W.inverse_diagonal(), W.solve(B)), W.inverse
+        W = inverse_cholesky(A, "K + V")
 
         def gradient(d_diagonal: tf.Tensor, d_alpha: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            C = inverse()
+            C = W.inverse()
             dB = tf.matmul(C, d_alpha)
             outer = tf.matmul(dB, tf.matmul(C, B), transpose_b=True)
             return -tf.matmul(C * d_diagonal, C) - 0.5 * (outer + tf.transpose(outer)), dB
 
-        return results, gradient
+        return (W.inverse_diagonal(), W.solve(B)), gradient
 
     return terms(A, B)
-
-
-def _has_numbers_on_cpu(A: tf.Tensor) -> bool:
-    return tf.executing_eagerly() and tf.DeviceSpec.from_string(A.device).device_type == "CPU"
-
-
-def _by_lapack(A: tf.Tensor, B: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor] | None:
-    """:func:`inverse_diagonal_and_solution` in eager mode, or None where there is no factor.
-
-    LAPACK factorises on all cores, TensorFlow on one; and [N, N] is filled once instead of five
-    times, which counts where memory is new.
-    """
-    potrf, potrs, trtri = get_lapack_funcs(
-        ("potrf", "potrs", "trtri"), dtype=A.dtype.as_numpy_dtype
-    )
-    # Python's rows are LAPACK's columns, so that our lower triangle is its upper one.
-    upper, failed = potrf(np.asarray(A).T, lower=False)
-    if failed or not np.all(np.isfinite(np.diagonal(upper))):  # NaN may not count as a failure
-        return None
-    alpha, _ = potrs(upper, B, lower=False)
-    W = trtri(upper, lower=False, overwrite_c=True)[0].T
-    return tf.constant(np.einsum("ij,ij->j", W, W)), tf.constant(alpha)
 
 
 @check_shapes("K: [N, N]", "Y: [N, P]", "V: [N, U]  # U is 1 or P", "return: []")

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 __all__ = [
     "InverseFactor",
+    "cholesky_error",
     "cholesky_or_error",
     "gram_of_strips",
     "inverse_cholesky",
@@ -39,6 +40,17 @@ STRIP = 100
 
 MAX_STRIPS = 4
 
+WIDEST_STRIP = 1024
+"""More strips than that only where they are wider: TensorFlow copies each."""
+
+
+_FAILED = (
+    "The Cholesky factor of {} is not finite: the matrix is not positive definite in this "
+    "precision, or X or a kernel parameter is NaN. Remedies: standardise the columns of X, "
+    "raise the jitter (gpflow.config.set_default_jitter), remove duplicated inducing inputs, "
+    "shorten the kernel's lengthscales, raise the noise, or use float64."
+)
+
 
 def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
     """Cholesky factor of A, or an error that says what to do.
@@ -49,13 +61,15 @@ def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
     :param A: [..., M, M], positive definite.
     :param name: what A is, for the error.
     """
-    return tf.debugging.check_numerics(
-        tf.linalg.cholesky(A),
-        f"The Cholesky factor of {name} is not finite: the matrix is not positive definite in this "
-        "precision, or X or a kernel parameter is NaN. Remedies: standardise the columns of X, "
-        "raise the jitter (gpflow.config.set_default_jitter), remove duplicated inducing inputs, "
-        "shorten the kernel's lengthscales, raise the noise, or use float64. Numerics",
-    )
+    return tf.debugging.check_numerics(tf.linalg.cholesky(A), f"{_FAILED.format(name)} Numerics")
+
+
+def cholesky_error(name: str) -> tf.errors.InvalidArgumentError:
+    """The error of :func:`cholesky_or_error`, for factors that TensorFlow has not computed.
+
+    :param name: what has no factor.
+    """
+    return tf.errors.InvalidArgumentError(None, None, _FAILED.format(name))
 
 
 class InverseFactor(abc.ABC):
@@ -211,15 +225,17 @@ def _solve(L: tf.Tensor | _FactorBlocks, B: tf.Tensor) -> tf.Tensor:
 def lower_product_strips(W: tf.Tensor, B: tf.Tensor) -> list[tf.Tensor]:
     """W B for a lower triangular W, as a list of strips of its rows.
 
-    :param W: [M, M].
-    :param B: [M, N].
+    :param W: [..., M, M].
+    :param B: [..., M, N].
     """
     size = W.shape[-1]
     if size is None:
         return [tf.matmul(W, B)]
-    num_strips = max(1, min(MAX_STRIPS, size // STRIP))
+    num_strips = max(1, min(MAX_STRIPS, size // STRIP), size // WIDEST_STRIP)
     edges = [size * i // num_strips for i in range(num_strips + 1)]
-    return [tf.matmul(W[start:stop, :stop], B[:stop]) for start, stop in pairwise(edges)]
+    return [
+        tf.matmul(W[..., start:stop, :stop], B[..., :stop, :]) for start, stop in pairwise(edges)
+    ]
 
 
 def gram_of_strips(strips: list[tf.Tensor]) -> tf.Tensor:

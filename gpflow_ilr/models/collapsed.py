@@ -310,6 +310,24 @@ class CollapsedClassifier(ConjugateClassifier):
 
     # Leave-one-out
 
+    def representative_rows(self) -> np.ndarray:
+        """Numbers of the training rows that are not inducing inputs, too, if they are the most.
+
+        A row that is one determines the latent functions there more than all others together. Left
+        out, it leaves them to extrapolation, which no new row meets: on MAGIC, with 302 such rows of
+        14,020, leave-one-out wanted L = 5.6 with them and 13.4 without, and test rows wanted 15.7.
+        """
+        taken = {
+            row.tobytes()
+            for span in self.output_spans
+            if type(span.inducing) is InducingPoints
+            for row in np.asarray(span.inducing.Z) + 0.0  # of −0 and 0 bytes differ
+        }
+        rows = [i for i, x in enumerate(self.data[0].numpy() + 0.0) if x.tobytes() not in taken]
+        if 2 * len(rows) <= self.num_data:
+            return super().representative_rows()
+        return np.array(rows, np.int32)
+
     def _left_out(
         self, posteriors: Sequence[WhitenedPosterior], X: tf.Tensor, labels: tf.Tensor
     ) -> Marginals:

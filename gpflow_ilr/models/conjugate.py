@@ -243,12 +243,17 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         return Marginals(mean / scale, var / scale**2, labels)
 
     def spread_rows(self, max_rows: int | None) -> tf.Tensor:
-        """Numbers of at most ``max_rows`` evenly spaced training rows.
+        """Numbers of at most ``max_rows`` evenly spaced of the :meth:`representative_rows`.
 
-        :param max_rows: None for all rows.
+        :param max_rows: None for all of them.
         """
-        limit = self.num_data if max_rows is None else check_count("max_rows", max_rows)
-        return tf.constant(evenly_spaced(self.num_data, limit))
+        rows = self.representative_rows()
+        limit = len(rows) if max_rows is None else check_count("max_rows", max_rows)
+        return tf.constant(rows[evenly_spaced(len(rows), limit)])
+
+    def representative_rows(self) -> np.ndarray:
+        """Numbers of the training rows that, left out, are predicted as new rows are: all, here."""
+        return np.arange(self.num_data, dtype=np.int32)
 
     # Predictions
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import gpflow
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import tensorflow as tf
 
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.search import (
+    FLAT_NLL,
     NOISE_FACTOR,
     SMOOTHING_BOUNDS,
     choose_noise,
@@ -123,18 +126,46 @@ class Regression:
         return Marginals(tf.constant(mean), tf.constant(variance), tf.constant(self.y, tf.int32))
 
 
-def test_chosen_noise_is_the_best_of_a_grid() -> None:
-    regression, link, start = Regression(flipped=0.6), link_of(3), 0.02
-    noise, L, nll = choose_noise(regression, link, start)
+@pytest.mark.parametrize("start", [3e-3, 0.02, 0.3])
+def test_chosen_noise_is_the_best_of_a_grid_and_takes_few_predictions(start: float) -> None:
+    regression, link = Regression(flipped=0.6), link_of(3)
+    noise, L, nll, flat = choose_noise(regression, link, start)
+    assert not flat
+    assert len(regression.visited) <= 9
     assert all(0.99 / NOISE_FACTOR < x / start < 1.01 * NOISE_FACTOR for x in regression.visited)
     assert noise in regression.visited
     assert nll == pytest.approx(mean_nll(regression(noise), link, L), rel=1e-12)
     grid = np.geomspace(start / NOISE_FACTOR, start * NOISE_FACTOR, 8)
     values = [choose_sharpness(MeanNLL(regression(x), link))[1] for x in grid]
     # Labels of which most are random want noise, but not the most there is.
-    assert start < noise < start * NOISE_FACTOR
-    # The search stops at 0.05 in the logarithm of the noise, where the NLL is flat.
+    assert 0.02 < noise < 2.0
+    # The search stops where a parabola promises less than 1e-4.
     assert nll < min(values) + 1e-4
+
+
+def falling(slope: float) -> Callable[[float], Marginals]:
+    """Predictions with errors that grow as some power of the noise."""
+    held_out = draw(3, 200, 3.0)
+    errors = tf.constant(np.random.default_rng(1).standard_normal(held_out.mean.shape))
+    return lambda noise: held_out._replace(mean=held_out.mean + errors * (noise / 1e-3) ** slope)
+
+
+def test_where_the_criterion_levels_off_the_largest_noise_that_is_as_good_is_taken() -> None:
+    predictions, link, start = falling(slope=2.0), link_of(3), 1e-3
+    chosen = choose_noise(predictions, link, start)
+    assert chosen.flat
+    assert not noise_at_limit(chosen.noise, start)
+    least = choose_sharpness(MeanNLL(predictions(start / NOISE_FACTOR), link))[1]
+    assert least < chosen.nll < least + FLAT_NLL
+    more = choose_sharpness(MeanNLL(predictions(chosen.noise * 10), link))[1]
+    assert more > least + FLAT_NLL
+
+
+def test_a_criterion_that_falls_all_the_way_is_followed_to_the_end_of_the_range() -> None:
+    start = 1e-3
+    chosen = choose_noise(falling(slope=0.1), link_of(3), start)
+    assert not chosen.flat
+    assert noise_at_limit(chosen.noise, start)
 
 
 @pytest.mark.parametrize("K", [2, 5])

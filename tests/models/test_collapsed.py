@@ -264,3 +264,18 @@ def test_predictions_follow_whatever_is_changed_about_the_kernel():
         ours = model.predict_y(XNEW)[0]
         np.testing.assert_allclose(ours, fresh.predict_y(XNEW)[0], atol=1e-10)
         assert np.max(np.abs(ours - before)) > 1e-4
+
+
+def test_rows_that_are_inducing_inputs_do_not_enter_the_criterion():
+    model = build("ILRSGPR", inducing_variable=np.concatenate([X[[3, 8]], Z]))
+    others = np.delete(np.arange(len(X)), [3, 8])
+    np.testing.assert_array_equal(model.representative_rows(), others)
+    mean, _, labels = model.held_out(None, max_rows=None)
+    np.testing.assert_allclose(mean, tf.gather(model.leave_one_out()[0], others))
+    np.testing.assert_array_equal(labels, Y[others])
+    assert model.calibrate(noise=True, max_rows=5).num_rows == 5
+    assert model.calibrate().num_rows == len(others)
+    # Where most rows are inducing inputs there is nothing else to go by.
+    np.testing.assert_array_equal(
+        build("ILRSGPR", inducing_variable=X[:9]).representative_rows(), np.arange(len(X))
+    )
