@@ -1,11 +1,12 @@
 """Nearest-neighbour classifiers: exact regression of each row on the training rows nearest to it.
 
-For a new row with its m nearest training rows S, in the kernel's own metric, weights
-w = (K_SS + V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model of those
+For a new row with its m nearest training rows S, in the kernel's own metric, weights w = (K_SS +
+V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model of those
 rows alone would say. The cost of a row does not grow with N beyond the search, and all outputs that
-share their noise share the weights. Leave-one-out is the same formula without the row itself, so the
-leave-one-out density of some rows is the training objective, and calibration is as everywhere. (GPnn,
-Allison et al., 2023, is the regression case.) With all rows as neighbours this is the exact model.
+share their noise share the weights. Leave-one-out is the same formula without the row itself, so
+the leave-one-out density of some rows is the training objective, and calibration is as everywhere.
+(GPnn, Allison et al., 2023, is the regression case.) With all rows as neighbours this is the exact
+model.
 
 Weak where labels are noisy everywhere and m is small. Predictions jump where neighbours change, so
 there are no gradients across such changes, and no covariances between rows.
@@ -14,6 +15,7 @@ there are no gradients across such changes, and no covariances between rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData, RegressionData
@@ -43,8 +45,8 @@ COPY_TOLERANCE = 2.0**-22
 """Inputs that differ by less, relatively, are the same: a pipeline may have rounded X to float32."""
 
 STALE_METRIC = 0.1
-"""In training, neighbours are sought again once lengthscales have changed by so much, relatively to each
-other: a common factor changes no neighbour."""
+"""In training, neighbours are sought again once lengthscales have changed by so much, relatively to
+each other: a common factor changes no neighbour."""
 
 
 class NeighboursClassifier(ConjugateClassifier):
@@ -144,11 +146,12 @@ class NeighboursClassifier(ConjugateClassifier):
         :param neighbours: numbers of rows, [n, m], for each span.
         :param weigh: how neighbours are weighed.
         """
+        X, labels = rows
         spans = [LocalSpan(s, self.code, self.mean_function) for s in self.output_spans]
 
         def predict(Xnew: tf.Tensor, *neighbours: tf.Tensor) -> list[tf.Tensor]:
             parts = [
-                span.predict(Xnew, *(tf.gather(x, S) for x in rows), weigh)
+                span.predict(Xnew, tf.gather(X, S), tf.gather(labels, S), weigh)
                 for span, S in zip(spans, neighbours, strict=True)
             ]
             return [tf.concat(results, axis=1) for results in zip(*parts, strict=True)]
@@ -257,9 +260,7 @@ class NeighboursClassifier(ConjugateClassifier):
             neighbours = self._others(rows, self.num_neighbours, STALE_METRIC)
         return self._log_density(*rows, *neighbours)
 
-    def _log_density(
-        self, X: tf.Tensor, labels: tf.Tensor, *neighbours: tf.Tensor
-    ) -> tf.Tensor:
+    def _log_density(self, X: tf.Tensor, labels: tf.Tensor, *neighbours: tf.Tensor) -> tf.Tensor:
         """Σ log p(y_n | neighbours of row n) over some rows, scaled to all rows, []."""
 
         def log_density(_: Sequence[tf.Tensor], start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
@@ -292,8 +293,8 @@ class NeighboursClassifier(ConjugateClassifier):
     ) -> Callable[[], tf.Tensor]:
         """The loss −Σ log p(y_n | neighbours of row n), of all rows or estimated from a batch.
 
-        Neighbours are sought again when the metric has changed (:data:`STALE_METRIC`), but not inside a
-        function that the caller compiles.
+        Neighbours are sought again when the metric has changed (:data:`STALE_METRIC`). Inside a
+        function that the caller compiles, all rows keep theirs, and batches seek theirs at each call.
 
         :param data: rows to predict: (X, y), or an iterator of batches. Training rows are predicted
             without themselves, others as they are. None for the model's own rows.
@@ -321,7 +322,11 @@ class NeighboursClassifier(ConjugateClassifier):
                 rows = self._rows(drawn)
             else:
                 rows = self._rows(None)
-            return evaluate(*rows, *self._others(rows, self.num_neighbours, STALE_METRIC))
+            # Batches that a graph draws are known to the graph alone.
+            all_rows = data is None and batch_size is None
+            with tf.init_scope() if all_rows else nullcontext():
+                neighbours = self._others(rows, self.num_neighbours, STALE_METRIC)
+            return evaluate(*rows, *neighbours)
 
         return closure
 

@@ -117,8 +117,10 @@ KERNELS: dict[str, Callable[[], kernels.Kernel]] = {
     "Constant": lambda: kernels.Constant(0.4) + kernels.Matern32(0.5),
     "White": lambda: kernels.Matern32(0.5) + kernels.White(0.1),
     "sum": lambda: kernels.Linear(0.5) + kernels.Matern12(0.4, active_dims=[1]),
-    "product": lambda: kernels.SquaredExponential(0.9, active_dims=[0])
-    * kernels.Polynomial(2, 0.2, active_dims=[1]),
+    "product": lambda: (
+        kernels.SquaredExponential(0.9, active_dims=[0])
+        * kernels.Polynomial(2, 0.2, active_dims=[1])
+    ),
     "SharedIndependent": lambda: SharedIndependent(kernels.Matern52(0.7), K - 1),
 }
 
@@ -303,7 +305,7 @@ def test_training_rows_that_are_given_as_data_are_left_out(labels, dtype) -> Non
 def test_unseen_rows_are_predicted_as_they_are(labels) -> None:
     model = build("ILRNNGPR", data=(X, labels), num_neighbours=M)
     y = np.array([0, 2, 1, 0, 2])
-    mean, var = model.predict_marginals(XNEW)
+    mean, _ = model.predict_marginals(XNEW)
     held_out = model.held_out((tf.constant(XNEW), tf.constant(y, tf.int32)))
     np.testing.assert_allclose(held_out.mean, mean / model.code.scale, rtol=1e-12)
     expected = -float(model.label_log_density(held_out)) * N / len(XNEW)
@@ -403,6 +405,17 @@ def test_neighbours_are_sought_again_once_the_metric_has_changed(compile_, monke
     assert abs(kept - expected) > 0.01  # other neighbours are another loss
     np.testing.assert_allclose(closure(), expected, rtol=1e-10)
     assert not model.has_stale_neighbours()
+
+
+def test_inside_a_users_function_all_rows_keep_their_neighbours() -> None:
+    model = build("ILRNNGPR", k=kernels.Matern32(0.6, [1.0, 1.0]), num_neighbours=M)
+    compiled = tf.function(model.training_loss_closure(compile=False), autograph=False)
+    np.testing.assert_allclose(compiled(), model.training_loss(), rtol=1e-12)
+    fixed = model._others((model.data[0], model.labels), M)
+    model.kernel.lengthscales.assign([0.1, 9.0])
+    kept = -float(model._log_density(model.data[0], model.labels, *fixed))
+    np.testing.assert_allclose(compiled(), kept, rtol=1e-12)
+    assert model.has_stale_neighbours()  # which tells the user to compile again
 
 
 def test_predictions_have_the_neighbours_of_the_present_metric() -> None:
