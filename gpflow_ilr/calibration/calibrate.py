@@ -189,7 +189,7 @@ def _set_neighbours(model: Any, max_rows: int | None) -> bool:
     chosen = choose_neighbours(
         lambda counts: model.loo_at_counts(rows, counts), model.code.link, model.num_data, old
     )
-    if chosen == min(old, model.num_data - 1):  # all rows stay all, however many come
+    if chosen == min(old, max(1, model.num_data - 1)):  # all rows stay all, however many come
         return False
     model.num_neighbours = chosen
     return True

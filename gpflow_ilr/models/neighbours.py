@@ -1,12 +1,12 @@
 """Nearest-neighbour classifiers: exact regression of each row on the training rows nearest to it.
 
-For a new row with its m nearest training rows S, in the kernel's own metric, weights w = (K_SS +
-V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model of those
-rows alone would say. The cost of a row does not grow with N beyond the search, and all outputs that
-share their noise share the weights. Leave-one-out is the same formula without the row itself, so
-the leave-one-out density of some rows is the training objective, and calibration is as everywhere.
-(GPnn, Allison et al., 2023, is the regression case.) With all rows as neighbours this is the exact
-model.
+For a new row with its m nearest training rows S, in the kernel's own metric, weights
+w = (K_SS + V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model
+of those rows alone would say. The cost of a row does not grow with N beyond the search, and all
+outputs that share their noise share the weights. Leave-one-out is the same formula without the row
+itself, so the leave-one-out density of some rows is the training objective, and calibration is as
+everywhere. (GPnn, Allison et al., 2023, is the regression case.) With all rows as neighbours this
+is the exact model.
 
 Weak where labels are noisy everywhere and m is small. Predictions jump where neighbours change, so
 there are no gradients across such changes, and no covariances between rows.
