@@ -143,7 +143,7 @@ def calibrate(
             for variable, value in present:
                 variable.assign(value)
             if neighbours:
-                self.num_neighbours = present_count
+                self.num_neighbours = present_count  # type: ignore[attr-defined]
             break
         after = reached
     chosen = float(tf.reduce_mean(code.noise_variance))

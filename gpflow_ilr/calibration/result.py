@@ -82,7 +82,7 @@ class Calibration:
         kind = "leave-one-out of" if self.leave_one_out else "of"
         count = "" if self.num_neighbours is None else f", {self.num_neighbours} neighbours"
         done = (
-            f"λ = {self.smoothing:.6g}, noise {self.noise_variance:.3g}{count}: NLL {self.nll_before:.4f} → "
-            f"{self.nll_after:.4f}, {kind} {self.num_rows} rows."
+            f"λ = {self.smoothing:.6g}, noise {self.noise_variance:.3g}{count}: "
+            f"NLL {self.nll_before:.4f} → {self.nll_after:.4f}, {kind} {self.num_rows} rows."
         )
         return "\n".join([done, *self.cautions])

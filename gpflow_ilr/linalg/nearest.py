@@ -2,8 +2,8 @@
 
 Stationary kernels fall with the distance of inputs divided by lengthscales, so the rows that say most
 about another are those nearest in that metric (:func:`kernel_metric`). In graphs :func:`nearest_rows`
-compares with all rows, by ops that run on a GPU, compile under XLA and can be exported. Where values are
-known, an index over the rows is faster (:mod:`.neighbour_index`).
+compares with all rows, by ops that run on a GPU, compile under XLA and can be exported. Where values
+are known, an index over the rows is faster (:mod:`.neighbour_index`).
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ def _squared_metric(kernel: Kernel, num_columns: int) -> tf.Tensor | None:
     columns = np.arange(num_columns)[kernel.active_dims]
     smallest = tf.constant(np.finfo(default_float()).tiny ** 0.25, default_float())
     inverse = 1.0 / tf.square(tf.maximum(kernel.lengthscales, smallest))
-    return tf.scatter_nd(
-        columns[:, None], tf.broadcast_to(inverse, columns.shape), [num_columns]
-    )
+    return tf.scatter_nd(columns[:, None], tf.broadcast_to(inverse, columns.shape), [num_columns])
 
 
 def nearest_rows(X: tf.Tensor, Xnew: tf.Tensor, count: int | tf.Tensor) -> tf.Tensor:

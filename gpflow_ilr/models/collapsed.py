@@ -98,7 +98,11 @@ class CollapsedClassifier(ConjugateClassifier):
             )
 
     def change_rows(
-        self, X: tf.Tensor, labels: tf.Tensor, added: CheckedRows | None, removed: CheckedRows | None
+        self,
+        X: tf.Tensor,
+        labels: tf.Tensor,
+        added: CheckedRows | None,
+        removed: CheckedRows | None,
     ) -> None:
         """Go on with other rows, and with the sums that are kept, at the cost of what has changed.
 
