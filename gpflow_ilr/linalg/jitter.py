@@ -45,11 +45,12 @@ def least_noise(diagonal: tf.Tensor) -> tf.Tensor:
     for. In float32 the distances in K have rounding errors of their own, so it is 1e-4 of the
     kernel's variance.
 
-    :param diagonal: the diagonal of K, [N].
+    :param diagonal: the diagonal of K, [..., N], for each of which there is one, [...].
     """
     if _is_single():
-        return FLOAT32_JITTER * tf.reduce_mean(diagonal)
-    return tf.constant(np.finfo(np.float64).eps, diagonal.dtype) * tf.reduce_sum(diagonal)
+        return FLOAT32_JITTER * tf.reduce_mean(diagonal, axis=-1)
+    eps = tf.constant(np.finfo(np.float64).eps, diagonal.dtype)
+    return eps * tf.reduce_sum(diagonal, axis=-1)
 
 
 @contextmanager

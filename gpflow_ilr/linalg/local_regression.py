@@ -79,7 +79,7 @@ def nested_weights(K: tf.Tensor, V: tf.Tensor, counts: Sequence[int]) -> list[Lo
 def _noisy_and_cross_covariance(K: tf.Tensor, V: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """K_SS + V, [n, U, m, m], and k, [n, U, m, 1]."""
     diagonal = tf.linalg.diag_part(K)[:, None, 1:]
-    noisy = diagonal + tf.maximum(V, tf.stop_gradient(least_noise(diagonal)))
+    noisy = diagonal + tf.maximum(V, tf.stop_gradient(least_noise(diagonal)[..., None]))
     m = tf.shape(V)[2]
     shape = tf.concat([tf.shape(V), [m]], axis=0)
     A = tf.linalg.set_diag(tf.broadcast_to(K[:, None, 1:, 1:], shape), noisy)

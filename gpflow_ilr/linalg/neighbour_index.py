@@ -105,6 +105,7 @@ class _Built:
         return spread / max(np.max(spread), np.finfo(spread.dtype).tiny)
 
     def nearest(self, Xnew: tf.Tensor, count: int) -> tf.Tensor:
+        Xnew = tf.convert_to_tensor(Xnew)  # a variable may get other values
         # In training the same rows ask again and again.
         if self._asked is None or self._asked[0] is not Xnew or self._asked[1] != count:
             found = self._search(self._scaled(np.asarray(Xnew)), count)
@@ -140,4 +141,14 @@ def _faiss_searcher(faiss: Any, X: np.ndarray) -> Search:
         index.nprobe = _PROBES
         index.train(rows[:: 1 + len(X) // (100 * num_lists)])
     index.add(rows)
-    return lambda new, count: index.search((new - centre).astype(np.float32), count)[1]
+
+    def search(new: np.ndarray, count: int) -> np.ndarray:
+        new = (new - centre).astype(np.float32)
+        found = index.search(new, count)[1]
+        few = np.any(found < 0, axis=1)  # its lists have fewer rows than that
+        if np.any(few):
+            every_list = faiss.SearchParametersIVF(nprobe=index.nlist)
+            found[few] = index.search(new[few], count, params=every_list)[1]
+        return found
+
+    return search

@@ -14,11 +14,10 @@ there are no gradients across such changes, and no covariances between rows.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, RegressionData
+from gpflow.base import InputData, MeanAndVariance, OutputData, RegressionData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
@@ -27,7 +26,7 @@ from gpflow_ilr.calibration.criterion import Marginals
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.inputs.labels import as_labels
+from gpflow_ilr.inputs.labels import as_labels, label_rows, membership
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.local_regression import LocalPrediction, local_weights, nested_weights
 from gpflow_ilr.linalg.nearest import kernel_metric
@@ -111,13 +110,16 @@ class NeighboursClassifier(ConjugateClassifier):
         Which copy of a training row is left out does not matter: those with its label are its equals.
         """
         X, labels = rows
-        own = self.data[0]
+        own, K = self.data[0], self.code.num_classes
+        soft = 2 in (labels.shape.rank, self.labels.shape.rank)  # a batch of either may be certain
+        labels, own_labels = (
+            membership(x, K) if soft else tf.cast(x[:, None], own.dtype)
+            for x in (labels, self.labels)
+        )
 
         def others(X: tf.Tensor, labels: tf.Tensor, S: tf.Tensor) -> list[tf.Tensor]:
-            distance = tf.abs(tf.gather(own, S) - X[:, None])
-            near = tf.reduce_all(distance <= COPY_TOLERANCE * tf.abs(X[:, None]), axis=-1)
-            same = tf.gather(self.labels, S) == labels[:, None]
-            same = tf.reduce_all(same, axis=-1) if labels.shape.rank == 2 else same
+            near = _are_copies(tf.gather(own, S), X)
+            same = _are_copies(tf.gather(own_labels, S), labels)
             copies = tf.cast(tf.logical_and(near, same), tf.int32)
             # The first copy, or else the last row, which is the farthest, is passed over.
             last = S.shape[1] - 1
@@ -127,7 +129,8 @@ class NeighboursClassifier(ConjugateClassifier):
             places += tf.cast(places >= skipped[:, None], tf.int32)
             return [tf.gather(S, places, batch_dims=1)]
 
-        chunk = max(1, _CHUNK_ELEMENTS // ((count + 1) * self.num_columns))
+        columns = self.num_columns + own_labels.shape[1]
+        chunk = max(1, _CHUNK_ELEMENTS // ((count + 1) * columns))
         candidates = self._nearest(own, X, count + 1, stale)
         return [map_rows(others, [X, labels, S], chunk)[0] for S in candidates]
 
@@ -182,7 +185,7 @@ class NeighboursClassifier(ConjugateClassifier):
         :param cache: what :meth:`precompute` returned.
         """
         del cache
-        return sys.maxsize
+        return int(tf.int32.max)
 
     def conditional(
         self, cache: Sequence[tf.Tensor], Xnew: tf.Tensor, full_cov: bool
@@ -255,7 +258,7 @@ class NeighboursClassifier(ConjugateClassifier):
 
         def at(noise: float) -> Marginals:
             def weigh(K: tf.Tensor, V: tf.Tensor) -> list[LocalPrediction]:
-                return [local_weights(K, tf.fill(tf.shape(V), tf.cast(noise, V.dtype)))]
+                return [local_weights(K, tf.fill(tf.shape(V), tf.constant(noise, V.dtype)))]
 
             return self._left_out(some, neighbours, weigh)[0]
 
@@ -292,7 +295,14 @@ class NeighboursClassifier(ConjugateClassifier):
         nothing = tf.zeros([], default_float())
         chunk = self._chunk(neighbours[0].shape[1])
         total = sum_rows(log_density, [nothing], num_rows, chunk)
-        return total * tf.cast(self.num_data / num_rows, total.dtype)
+        return total * tf.cast(self.num_data, total.dtype) / tf.cast(num_rows, total.dtype)
+
+    def _batch(self, X: InputData, y: OutputData) -> Rows:
+        """Rows that the caller has chosen, also inside a function that the caller compiles."""
+        X, K = as_inputs(X, self.num_columns), self.code.num_classes
+        if tf.is_symbolic_tensor(y):
+            return X, label_rows(y[:, None] if y.shape.rank == 1 else y, K)
+        return X, as_labels(y, K, num_rows=X.shape[0])
 
     def training_loss_closure(
         self,
@@ -328,9 +338,7 @@ class NeighboursClassifier(ConjugateClassifier):
         @tf.autograph.experimental.do_not_convert
         def closure() -> tf.Tensor:
             if data is not None:
-                X, y = next(data) if isinstance(data, Iterator) else data
-                X = as_inputs(X, self.num_columns)
-                rows = X, as_labels(y, self.code.num_classes, num_rows=X.shape[0])
+                rows = self._batch(*(next(data) if isinstance(data, Iterator) else data))
             elif batch_size is not None:
                 drawn = tf.random.uniform([batch_size], maxval=self.num_data, dtype=tf.int32)
                 rows = self._rows(drawn)
@@ -339,3 +347,9 @@ class NeighboursClassifier(ConjugateClassifier):
             return evaluate(*rows, *self._training_neighbours(rows))
 
         return closure
+
+
+def _are_copies(rows: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+    """Which of some rows [n, m, D] are the other [n, D], up to rounding, [n, m]."""
+    other = other[:, None]
+    return tf.reduce_all(tf.abs(rows - other) <= COPY_TOLERANCE * tf.abs(other), axis=-1)

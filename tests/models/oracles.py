@@ -14,7 +14,14 @@ from gpflow.inducing_variables import SeparateIndependentInducingVariables
 from gpflow.kernels import SeparateIndependent, SharedIndependent
 from scipy.linalg import helmert
 
-from gpflow_ilr.models import ILRGPR, ILRSGPR, DirichletGPR, DirichletSGPR
+from gpflow_ilr.models import (
+    ILRGPR,
+    ILRNNGPR,
+    ILRSGPR,
+    DirichletGPR,
+    DirichletNNGPR,
+    DirichletSGPR,
+)
 
 K = 3
 SMOOTHING = 0.97
@@ -25,6 +32,7 @@ MODELS = {
     "DirichletGPR": DirichletGPR,
     "DirichletSGPR": DirichletSGPR,
 }
+NEIGHBOURS = {"ILRNNGPR": ILRNNGPR, "DirichletNNGPR": DirichletNNGPR}
 NOISES = ("fixed", "shared", "per_output", "per_class")
 EXACT = [(name, noise) for name in ("ILRGPR", "DirichletGPR") for noise in NOISES]
 COLLAPSED = [(name, noise) for name in ("ILRSGPR", "DirichletSGPR") for noise in NOISES]
@@ -58,7 +66,7 @@ def build(
     )
     if name.endswith("SGPR"):
         options.setdefault("inducing_variable", Z)
-    model = MODELS[name](data, k or kernel(), noise=noise, **options)
+    model = (MODELS | NEIGHBOURS)[name](data, k or kernel(), noise=noise, **options)
     if noise != "fixed":
         _spread(model.code.extra_noise, 3.0, 5.0)  # comparable with the base noise
     if noise == "per_class":

@@ -38,6 +38,13 @@ MODELS: dict[str, Callable[[np.ndarray, np.ndarray], GPModel]] = {
     ),
     "ILRSGPR loo": lambda X, y: gi.ILRSGPR((X, y), kernel(), X[:5], num_classes=K, objective="loo"),
     "DirichletSGPR": lambda X, y: gi.DirichletSGPR((X, y), kernel(), X[:5], num_classes=K),
+    "ILRNNGPR": lambda X, y: gi.ILRNNGPR((X, y), kernel(), num_classes=K, num_neighbours=5),
+    "ILRNNGPR per-class": lambda X, y: gi.ILRNNGPR(
+        (X, y), kernel(), num_classes=K, num_neighbours=5, noise="per_class"
+    ),
+    "DirichletNNGPR": lambda X, y: gi.DirichletNNGPR(
+        (X, y), kernel(), num_classes=K, num_neighbours=5
+    ),
     "ILRSVGP": lambda X, _: gi.ILRSVGP(kernel(), X[:5], num_classes=K, num_data=N),
     "SoftmaxSVGP": lambda X, _: gi.SoftmaxSVGP(kernel(), X[:5], num_classes=K, num_data=N),
     "CodeSVGP": lambda X, _: gi.CodeSVGP(kernel(), X[:5], gi.ILRCode(K), num_data=N),

@@ -32,10 +32,12 @@ from gpflow_ilr.likelihoods import (
 )
 from gpflow_ilr.models import (
     ILRGPR,
+    ILRNNGPR,
     ILRSGPR,
     ILRSVGP,
     CodeSVGP,
     DirichletGPR,
+    DirichletNNGPR,
     DirichletSGPR,
     SoftmaxSVGP,
 )
@@ -109,6 +111,11 @@ MODELS = [
     Case(DirichletGPR, lambda: DirichletGPR((X, Y), kernel(), num_classes=K)),
     Case(ILRSGPR, lambda: ILRSGPR((X, Y), kernel(), Z, num_classes=K)),
     Case(DirichletSGPR, lambda: DirichletSGPR((X, Y), kernel(), Z, num_classes=K)),
+    Case(ILRNNGPR, lambda: ILRNNGPR((X, Y), kernel(), num_classes=K, num_neighbours=5)),
+    Case(
+        DirichletNNGPR,
+        lambda: DirichletNNGPR((X, Y), kernel(), num_classes=K, num_neighbours=5),
+    ),
     Case(ILRSVGP, lambda: with_random_q(ILRSVGP(kernel(), Z, num_classes=K))),
     Case(SoftmaxSVGP, lambda: with_random_q(SoftmaxSVGP(kernel(), Z, num_classes=K))),
     Case(CodeSVGP, lambda: with_random_q(CodeSVGP(kernel(), Z, ILRCode(K)))),

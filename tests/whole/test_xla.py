@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from gpflow_ilr.augmented import sampled
 from gpflow_ilr.expectations import softmax
-from gpflow_ilr.models import conjugate
+from gpflow_ilr.linalg import nearest
+from gpflow_ilr.models import conjugate, neighbours
 from tests.whole.test_guard import MODELS, Case, name_of
 
 pytestmark = pytest.mark.slow
@@ -25,6 +26,8 @@ def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks of a few rows, so that 23 of them are several."""
 
     monkeypatch.setattr(conjugate, "_CHUNK_ELEMENTS", 100)
+    monkeypatch.setattr(nearest, "_CHUNK_ELEMENTS", 60)
+    monkeypatch.setattr(neighbours, "_CHUNK_ELEMENTS", 300)
     monkeypatch.setattr(softmax, "CHUNK_ELEMENTS", 4000)
     monkeypatch.setattr(sampled, "_CHUNK_ELEMENTS", 20_000)
 
