@@ -113,7 +113,7 @@ class ExactClassifier(ConjugateClassifier):
                 return [inverse_cholesky(noisy, "K + V").dense()]
 
             # One after the other: P factorisations at once may not fit in memory.
-            (L_inv,) = stack_over(inverse_factor, V.shape[1])
+            (L_inv,) = stack_over(inverse_factor, V.shape[1], [K])
             columns = targets[None] if V.shape[1] == 1 else tf.transpose(targets)[:, :, None]
             alpha = tf.matmul(L_inv, tf.matmul(L_inv, columns), transpose_a=True)
             alpha = alpha[0] if V.shape[1] == 1 else tf.transpose(alpha[..., 0])
