@@ -160,11 +160,12 @@ def group_statistics(
                 tf.matmul(E, E, transpose_a=True),
             ]
 
-        C = features(*(groups.take(values, 0, 0) for values in (X, labels))).shape[-1]
-        shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
         if known is None:
+            C = features(*(groups.take(values, 0, 0) for values in (X, labels))).shape[-1]
+            shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
             kappa, S, G, Q = _per_group(groups, chunk, shapes, add_chunk)
         else:
+            covariances(tf.constant(0), tf.constant(0))  # shows TensorFlow the variables
             _, kappa, S, G, Q = known
 
         def gradient(
