@@ -160,11 +160,12 @@ def group_statistics(
                 tf.matmul(E, E, transpose_a=True),
             ]
 
-        C = covariances(tf.constant(0), tf.constant(0))[2].shape[-1]
-        shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
         if known is None:
+            C = features(*(groups.take(values, 0, 0) for values in (X, labels))).shape[-1]
+            shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
             kappa, S, G, Q = _per_group(groups, chunk, shapes, add_chunk)
         else:
+            covariances(tf.constant(0), tf.constant(0))  # shows TensorFlow the variables
             _, kappa, S, G, Q = known
 
         def gradient(
@@ -239,6 +240,9 @@ def _per_group(
     visit: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], list[tf.Tensor]],
 ) -> list[tf.Tensor]:
     """Sum ``visit(group, start, stop)`` over the chunks of each group; stack over the groups."""
+    num_rows = groups.offsets[-1]
+    if groups.num_groups == 1 and num_rows <= chunk:  # no loops to trace
+        return [x[None] for x in visit(tf.constant(0), tf.constant(0), tf.constant(num_rows))]
     zeros = [tf.zeros(shape, default_float()) for shape in shapes]
     offsets = tf.constant(groups.offsets)
 
@@ -253,4 +257,4 @@ def _per_group(
             lambda start, *_: start < stop, step, [offsets[group], *zeros], parallel_iterations=1
         )[1:]
 
-    return stack_over(visit_group, groups.num_groups)
+    return stack_over(visit_group, groups.num_groups, zeros)

@@ -138,7 +138,8 @@ def dense_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
             dV, alpha = tf.transpose(dVs.stack()), tf.transpose(alphas.stack())
             return upstream * dK, -upstream * alpha, upstream * dV
 
-        (values,) = stack_over(lambda p: [value(*column(p))], num_outputs)
+        scalar = tf.TensorSpec([], Y.dtype)
+        (values,) = stack_over(lambda p: [value(*column(p))], num_outputs, [scalar])
         return tf.reduce_sum(values), gradient_by_column
 
     constant = tf.cast(num_rows * num_outputs, Y.dtype) * np.log(2 * np.pi)

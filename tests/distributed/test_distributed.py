@@ -139,6 +139,23 @@ def test_sum_over_workers_counts_each_worker_once(results: Results) -> None:
     assert [int(worker["count"]) for worker in results] == [len(X)] * len(results)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("network", "tolerance"),
+    [("keras float64", 1e-10), ("keras float32", 1e-6), ("tf_keras float64", 1e-10)],
+)
+def test_two_replicas_train_a_head_as_one_device(
+    network: str, tolerance: float, results: Results
+) -> None:
+    if network.startswith("keras") and len(results) > 1:
+        assert not any(network in worker for worker in results)  # Keras 3 cannot: see the program
+        return
+    for worker in results:
+        expected, reported = worker[network]
+        assert expected[1] < expected[0]
+        np.testing.assert_allclose(reported, expected, rtol=tolerance)
+
+
 def test_on_one_device_the_closure_is_the_models_own_loss() -> None:
     model = gi.ILRSGPR((X, Y), kernel(), Z, num_classes=3)
     strategy = tf.distribute.get_strategy()

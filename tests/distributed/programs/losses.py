@@ -33,6 +33,7 @@ from tests.distributed.programs.cases import (
     svgp,
     value_and_gradient,
 )
+from tests.distributed.programs.head import losses
 
 FOLDER = Path(sys.argv[2])
 results: dict[str, np.ndarray] = {}
@@ -85,4 +86,12 @@ results["minibatches"] = parameters(uncollapsed)
 
 (count,) = sum_over_workers(STRATEGY, [tf.constant(len(rows[0]), tf.int64)])
 results["count"] = count.numpy()
+
+# Keras 3 cannot train on several workers: its fit fails for any layer there (keras-team/keras#20585).
+networks = [("tf_keras", "float64")]
+if WORKER is None:
+    networks += [("keras", "float64"), ("keras", "float32")]
+for package, dtype in networks:
+    results[f"{package} {dtype}"] = np.array(losses(STRATEGY, package, dtype))
+
 np.savez(FOLDER / f"results-{WORKER or 0}.npz", **results)
