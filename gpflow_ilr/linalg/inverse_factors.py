@@ -39,6 +39,9 @@ STRIP = 100
 
 MAX_STRIPS = 4
 
+WIDE_STRIP = 600
+"""Strips of large matrices are no wider, so that less is computed in vain."""
+
 
 def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
     """Cholesky factor of A, or an error that says what to do.
@@ -217,7 +220,7 @@ def lower_product_strips(W: tf.Tensor, B: tf.Tensor) -> list[tf.Tensor]:
     size = W.shape[-1]
     if size is None:
         return [tf.matmul(W, B)]
-    num_strips = max(1, min(MAX_STRIPS, size // STRIP))
+    num_strips = max(1, min(MAX_STRIPS, size // STRIP), size // WIDE_STRIP)
     edges = [size * i // num_strips for i in range(num_strips + 1)]
     return [tf.matmul(W[start:stop, :stop], B[:stop]) for start, stop in pairwise(edges)]
 
