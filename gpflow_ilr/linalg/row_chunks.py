@@ -94,7 +94,7 @@ def map_rows(
 def sum_rows(
     function: Callable[..., tf.Tensor],
     tensors: Sequence[tf.Tensor],
-    num_rows: int,
+    num_rows: int | tf.Tensor,
     chunk: int,
 ) -> tf.Tensor:
     """Σ of the scalars ``function(tensors, start, stop)`` over chunks of rows, differentiable.
@@ -106,6 +106,8 @@ def sum_rows(
     :param num_rows: number of rows.
     :param chunk: rows at a time.
     """
+    if isinstance(num_rows, int) and num_rows <= chunk:  # no loop to trace
+        return function(tensors, tf.constant(0), tf.constant(num_rows))
 
     def loop(visit: Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]], start: Any) -> Any:
         def step(i: tf.Tensor, *sums: tf.Tensor) -> tuple[Any, ...]:

@@ -127,6 +127,17 @@ def test_model_without_all_rows_refuses_what_would_miss_them(results: Results) -
 
 
 @pytest.mark.slow
+def test_shards_that_workers_absorb_are_one_model(results: Results) -> None:
+    whole = gi.ILRSGPR(CASES["per output"].rows(None), kernel(), Z, num_classes=3)
+    for worker in results:
+        np.testing.assert_allclose(worker["absorbed"], whole.predict_y(X_NEW)[0], rtol=1e-9)
+        np.testing.assert_allclose(worker["absorbed, elbo"], whole.elbo(), rtol=1e-9)
+        assert worker["absorbed, calibrated on"] == 4
+        if len(results) > 1:  # what was absorbed is lost in the sum, so it cannot be added again
+            assert "model.absorb(dataset) again" in str(worker["shared twice refused"])
+
+
+@pytest.mark.slow
 def test_minibatches_of_uneven_size_train_as_their_union(results: Results) -> None:
     expected = one_device_steps()
     np.testing.assert_allclose(results[0]["minibatches"], expected, rtol=1e-10, atol=1e-10)

@@ -117,8 +117,10 @@ KERNELS: dict[str, Callable[[], kernels.Kernel]] = {
     "Constant": lambda: kernels.Constant(0.4) + kernels.Matern32(0.5),
     "White": lambda: kernels.Matern32(0.5) + kernels.White(0.1),
     "sum": lambda: kernels.Linear(0.5) + kernels.Matern12(0.4, active_dims=[1]),
-    "product": lambda: kernels.SquaredExponential(0.9, active_dims=[0])
-    * kernels.Polynomial(2, 0.2, active_dims=[1]),
+    "product": lambda: (
+        kernels.SquaredExponential(0.9, active_dims=[0])
+        * kernels.Polynomial(2, 0.2, active_dims=[1])
+    ),
     "SharedIndependent": lambda: SharedIndependent(kernels.Matern52(0.7), K - 1),
 }
 

@@ -26,6 +26,8 @@ from gpflow_ilr.saving import save
 from tests.distributed.programs.cases import (
     CASES,
     X_NEW,
+    X,
+    Y,
     Z,
     batches,
     kernel,
@@ -74,6 +76,18 @@ try:
     model.predict_y(X_NEW)
 except ValueError as error:
     results["stale refused"] = np.array(str(error))
+
+# Each worker absorbs its own shards with hyperparameters from elsewhere, then all share the sums.
+absorbing = gi.ILRSGPR((X[:6], Y[:6]), kernel(), Z, num_classes=3)
+absorbing.absorb(rows, batch_size=8, sample_size=4)
+share_statistics(absorbing, STRATEGY)
+results["absorbed"] = absorbing.predict_y(X_NEW)[0].numpy()
+results["absorbed, elbo"] = absorbing.elbo().numpy()
+results["absorbed, calibrated on"] = np.array(absorbing.calibrate().num_rows)
+try:
+    share_statistics(absorbing, STRATEGY)
+except ValueError as error:
+    results["shared twice refused"] = np.array(str(error))
 
 # Minibatches: Adam and natural gradients, batches of different sizes on the workers.
 uncollapsed = svgp(())
