@@ -23,6 +23,7 @@ from gpflow_ilr.linalg.row_chunks import stack_over
 
 __all__ = [
     "LARGE_EIGENBASIS",
+    "has_values_on_cpu",
     "relative_inverse_cholesky",
     "spd_inverse",
     "inverse_diagonal_and_solution",
@@ -51,6 +52,14 @@ def relative_inverse_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
     smallest = tf.constant(np.sqrt(np.finfo(K.dtype.as_numpy_dtype).tiny), K.dtype)
     jitter = relative_jitter() * tf.maximum(tf.reduce_mean(diagonal), smallest)
     return inverse_cholesky(tf.linalg.set_diag(K, diagonal + jitter), name).dense()
+
+
+def has_values_on_cpu(A: tf.Tensor) -> bool:
+    """Whether SciPy can work on a tensor: outside graphs, in the memory of the CPU.
+
+    :param A: any tensor.
+    """
+    return tf.executing_eagerly() and tf.DeviceSpec.from_string(A.device).device_type == "CPU"
 
 
 @tf.custom_gradient
@@ -196,7 +205,7 @@ def eigenbasis(G: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
     :param G: [M, M], positive semi-definite.
     """
-    if G.shape[-1] >= LARGE_EIGENBASIS and _has_numbers_on_cpu(G):
+    if G.shape[-1] >= LARGE_EIGENBASIS and has_values_on_cpu(G):
         # LAPACK's divide and conquer runs on all cores, TensorFlow's iterations on one.
         g, U = map(tf.constant, eigh(G.numpy(), driver="evd", check_finite=False))
     else:

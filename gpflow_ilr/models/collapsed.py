@@ -8,6 +8,7 @@ and models; :mod:`gpflow_ilr.models.sgpr` has the classes that users build.
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData
 from gpflow.config import default_float

@@ -305,7 +305,7 @@ def test_training_rows_that_are_given_as_data_are_left_out(labels, dtype) -> Non
 def test_unseen_rows_are_predicted_as_they_are(labels) -> None:
     model = build("ILRNNGPR", data=(X, labels), num_neighbours=M)
     y = np.array([0, 2, 1, 0, 2])
-    mean, var = model.predict_marginals(XNEW)
+    mean, _ = model.predict_marginals(XNEW)
     held_out = model.held_out((tf.constant(XNEW), tf.constant(y, tf.int32)))
     np.testing.assert_allclose(held_out.mean, mean / model.code.scale, rtol=1e-12)
     expected = -float(model.label_log_density(held_out)) * N / len(XNEW)
