@@ -74,12 +74,14 @@ def share_statistics(model: CollapsedClassifier, strategy: tf.distribute.Strateg
     The model then predicts, is calibrated (on its own rows) and saved as one built on all rows.
     All workers must call it.
 
-    :param model: a collapsed model that has been trained with :func:`training_loss_closure`.
+    :param model: a collapsed model that has been trained with :func:`training_loss_closure`, or has
+        absorbed this worker's shards (``model.absorb``) with the same parameters on all workers.
     :param strategy: the strategy it was trained with.
+    :raises ValueError: if what the model absorbed has been shared already.
     """
     if len(_replicas(strategy)) == strategy.num_replicas_in_sync:
         return  # all rows are here
-    own = _flat(model.statistics(model.rows))
+    own = _flat(model.own_statistics())
     model.adopt(_by_span(sum_over_workers(strategy, own)))
 
 

@@ -96,12 +96,13 @@ def calibrate(
     :param trained_on: for a model that keeps no rows: ``data`` are training rows, so predict each
         without itself. Soft ones are coded with λ, and q wants training again afterwards.
     :param noise: choose the noise ratio σ²/L² by the same criterion, below Proposition 1's
-        value or above it. Needs leave-one-out and a noise that is ``"fixed"`` or ``"shared"``.
+        value or above it. Where less noise is as good, to 0.001 nats, the most is taken that is.
+        Needs leave-one-out and a noise that is ``"fixed"`` or ``"shared"``.
         With soft labels noise and λ take turns, and what they reach depends on the start.
     :param neighbours: choose the number of neighbours by the same criterion, together with the noise
         where that is chosen. For nearest-neighbour models.
     :param max_rows: at most this many evenly spaced training rows enter the criterion (all of
-        them stay in the posterior); None for all.
+        them stay in the posterior); None for all. Rows that are inducing inputs do not enter it.
     :raises TypeError: if the model's code has no smoothing.
     :raises ValueError: if something is asked for that the model cannot do.
     """

@@ -8,6 +8,7 @@ are: K_uu, and kernel, mean function and label features at some probe rows.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from gpflow_ilr.collapsed.statistics import GroupStatistics, Rows
 
-__all__ = ["NUM_PROBES", "KeptStatistics"]
+__all__ = ["NUM_PROBES", "Elsewhere", "KeptStatistics", "are_close"]
 
 NUM_PROBES = 64
 """Rows at which kernel, mean function and features are compared, the first and the last among them."""
@@ -23,6 +24,16 @@ NUM_PROBES = 64
 _ROUNDING = (
     1e-10  # between processors, relative to the largest entry; a change of a parameter is more
 )
+
+
+class Elsewhere(enum.Flag):
+    """Which rows of the sums a model does not have."""
+
+    NOWHERE = 0
+    SEEN_ONCE = enum.auto()
+    """The model's own rows are a sample of those that it has seen."""
+    SHARED = enum.auto()
+    """There are rows of other workers among those of the sums."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +45,13 @@ class KeptStatistics:
     :param statistics: sums over the rows, one for each span of outputs.
     :param rows: the rows; those of other data are another object.
     :param probes: what the model's parts computed at the probe rows.
-    :param elsewhere: some of the rows are held elsewhere, so that the sums cannot be computed again.
+    :param elsewhere: which rows are not here, so that the sums cannot be computed again.
     """
 
     statistics: list[GroupStatistics]
     rows: Rows
     probes: list[np.ndarray]
-    elsewhere: bool = False
+    elsewhere: Elsewhere = Elsewhere.NOWHERE
 
     def valid(self, probes: Sequence[np.ndarray]) -> bool:
         """Whether the sums are those of the model that computes these probes now.
@@ -49,19 +60,24 @@ class KeptStatistics:
         :raises ValueError: if they are not, and some rows are held elsewhere.
         """
         same = len(probes) == len(self.probes) and all(
-            map(_close if self.elsewhere else np.array_equal, self.probes, probes)
+            map(are_close if self.elsewhere else np.array_equal, self.probes, probes)
         )
         if self.elsewhere and not same:
             raise ValueError(
                 "The kernel, the inducing inputs or the mean function (or, with soft labels, the "
-                "smoothing) have changed since the statistics of rows held elsewhere were adopted. "
-                "Adopt new ones: gpflow_ilr.distributed.share_statistics(model, strategy)."
+                "smoothing) have changed since the statistics of rows that are not here were taken. "
+                "Take new ones: model.absorb(dataset), or, for rows of other workers, "
+                "gpflow_ilr.distributed.share_statistics(model, strategy)."
             )
         return same
 
 
-def _close(a: np.ndarray, b: np.ndarray) -> bool:
-    """Equal up to the rounding of another processor, which may have computed the sums."""
+def are_close(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether probes are equal up to the rounding of another processor.
+
+    :param a: one probe.
+    :param b: the other.
+    """
     return a.shape == b.shape and np.allclose(
         a, b, rtol=0.0, atol=_ROUNDING * abs(a).max(initial=0)
     )

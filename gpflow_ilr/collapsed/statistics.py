@@ -32,6 +32,7 @@ __all__ = [
     "GroupStatistics",
     "RowGroups",
     "Rows",
+    "chunk_of_sums",
     "default_chunk",
     "group_statistics",
     "without_gradient",
@@ -51,6 +52,17 @@ def default_chunk(elements_per_row: int, num_rows: int) -> int:
     largest = max(256, _CHUNK_ELEMENTS // max(1, elements_per_row))
     num_chunks = max(1, -(-num_rows // largest))
     return max(1, -(-num_rows // num_chunks))
+
+
+def chunk_of_sums(num_inducing: int, num_rows: int) -> int:
+    """Rows of a chunk of :func:`group_statistics`.
+
+    :param num_inducing: M.
+    :param num_rows: number of rows.
+    """
+    # With many inducing inputs the sum G itself does not fit the cache: chunks of fewer rows than M/2
+    # would spend their time on reading and writing it.
+    return max(default_chunk(num_inducing, num_rows), min(num_inducing // 2, num_rows))
 
 
 class GroupStatistics(NamedTuple):
@@ -93,6 +105,18 @@ class RowGroups:
             self.order = tf.constant(np.argsort(classes, kind="stable"), tf.int32)
             counts = np.bincount(classes, minlength=num_groups)
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+    @classmethod
+    def in_graph(cls, order: tf.Tensor | None, offsets: tf.Tensor, num_groups: int) -> "RowGroups":
+        """Groups of rows whose number only a running graph knows.
+
+        :param order: the rows, group by group; None for a single group.
+        :param offsets: where the groups begin and end, [num_groups + 1].
+        :param num_groups: number of groups.
+        """
+        groups = cls(None, 0, num_groups)
+        groups.order, groups.offsets = order, offsets
+        return groups
 
     def take(self, values: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
         """Rows number ``start`` to ``stop`` in the order of the groups."""
@@ -141,7 +165,7 @@ def group_statistics(
     """
     X, labels, groups = rows
     num_inducing = L_inv.shape[-1]
-    chunk = chunk_size or default_chunk(num_inducing, int(groups.offsets[-1]))
+    chunk = chunk_size or chunk_of_sums(num_inducing, int(groups.offsets[-1]))
 
     def covariances(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         x = groups.take(X, start, stop)
@@ -160,11 +184,12 @@ def group_statistics(
                 tf.matmul(E, E, transpose_a=True),
             ]
 
-        C = covariances(tf.constant(0), tf.constant(0))[2].shape[-1]
-        shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
         if known is None:
+            C = features(*(groups.take(values, 0, 0) for values in (X, labels))).shape[-1]
+            shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
             kappa, S, G, Q = _per_group(groups, chunk, shapes, add_chunk)
         else:
+            covariances(tf.constant(0), tf.constant(0))  # shows TensorFlow the variables
             _, kappa, S, G, Q = known
 
         def gradient(
@@ -205,7 +230,7 @@ def group_statistics(
         return (kappa, S, G, Q), gradient
 
     kappa, S, G, Q = statistics(L_inv)
-    count = tf.constant(np.diff(groups.offsets), default_float())
+    count = tf.cast(groups.offsets[1:] - groups.offsets[:-1], default_float())
     return GroupStatistics(count, kappa, S, G, Q)
 
 
@@ -222,9 +247,11 @@ def without_gradient(
     def constant(*_: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
         def gradient(*_: tf.Tensor) -> None:
             raise ValueError(
-                "Some rows of this model are held elsewhere, and its gradient would miss them. Train "
-                "with gpflow_ilr.distributed.training_loss_closure(model, strategy); for gradients "
-                "of predictions use model.posterior()."
+                "Some rows of this model are not here (it absorbed them, or other workers have them), "
+                "and its gradient would miss them. Train before model.absorb(dataset), or on a sample: "
+                "set model.data, train, and absorb again. With the rows of several workers train with "
+                "gpflow_ilr.distributed.training_loss_closure(model, strategy). For gradients of "
+                "predictions use model.posterior()."
             )
 
         return tuple(tf.identity(s) for s in statistics), gradient
@@ -239,8 +266,11 @@ def _per_group(
     visit: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], list[tf.Tensor]],
 ) -> list[tf.Tensor]:
     """Sum ``visit(group, start, stop)`` over the chunks of each group; stack over the groups."""
+    num_rows = groups.offsets[-1]
+    if groups.num_groups == 1 and num_rows <= chunk:  # no loops to trace
+        return [x[None] for x in visit(tf.constant(0), tf.constant(0), tf.constant(num_rows))]
     zeros = [tf.zeros(shape, default_float()) for shape in shapes]
-    offsets = tf.constant(groups.offsets)
+    offsets = tf.convert_to_tensor(groups.offsets)
 
     def visit_group(group: tf.Tensor) -> list[tf.Tensor]:
         stop = offsets[group + 1]
@@ -253,4 +283,4 @@ def _per_group(
             lambda start, *_: start < stop, step, [offsets[group], *zeros], parallel_iterations=1
         )[1:]
 
-    return stack_over(visit_group, groups.num_groups)
+    return stack_over(visit_group, groups.num_groups, zeros)

@@ -41,6 +41,7 @@ def _of_known_latents(method: Method) -> Method:
     """
     _, _, latents, *_ = inspect.signature(method).parameters  # after self and X: F or Fmu
 
+    @tf.autograph.experimental.do_not_convert  # two seconds at the first trace, for the same graph
     @functools.wraps(method)
     def checked(self: SoftmaxOfLatents, *args: Any, **kwargs: Any) -> Any:
         self._check_latents(args[1] if len(args) > 1 else kwargs.get(latents))

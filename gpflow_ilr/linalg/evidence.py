@@ -15,20 +15,27 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
+from scipy.linalg import eigh
 
 from gpflow_ilr.linalg.inverse_factors import InverseFactor, inverse_cholesky
 from gpflow_ilr.linalg.jitter import relative_jitter
 from gpflow_ilr.linalg.row_chunks import stack_over
 
 __all__ = [
+    "LARGE_EIGENBASIS",
+    "has_values_on_cpu",
     "relative_inverse_cholesky",
     "spd_inverse",
     "inverse_diagonal_and_solution",
     "dense_log_evidence",
     "whitened_log_evidence",
     "whitened_solution",
+    "eigenbasis",
     "spectral_log_evidence",
 ]
+
+LARGE_EIGENBASIS = 1000
+"""From this size on an eigenbasis is left to LAPACK, and replaced by a factor where one is enough."""
 
 
 def relative_inverse_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
@@ -45,6 +52,14 @@ def relative_inverse_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
     smallest = tf.constant(np.sqrt(np.finfo(K.dtype.as_numpy_dtype).tiny), K.dtype)
     jitter = relative_jitter() * tf.maximum(tf.reduce_mean(diagonal), smallest)
     return inverse_cholesky(tf.linalg.set_diag(K, diagonal + jitter), name).dense()
+
+
+def has_values_on_cpu(A: tf.Tensor) -> bool:
+    """Whether SciPy can work on a tensor: outside graphs, in the memory of the CPU.
+
+    :param A: any tensor.
+    """
+    return tf.executing_eagerly() and tf.DeviceSpec.from_string(A.device).device_type == "CPU"
 
 
 @tf.custom_gradient
@@ -138,7 +153,8 @@ def dense_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor) -> tf.Tensor:
             dV, alpha = tf.transpose(dVs.stack()), tf.transpose(alphas.stack())
             return upstream * dK, -upstream * alpha, upstream * dV
 
-        (values,) = stack_over(lambda p: [value(*column(p))], num_outputs)
+        scalar = tf.TensorSpec([], Y.dtype)
+        (values,) = stack_over(lambda p: [value(*column(p))], num_outputs, [scalar])
         return tf.reduce_sum(values), gradient_by_column
 
     constant = tf.cast(num_rows * num_outputs, Y.dtype) * np.log(2 * np.pi)
@@ -184,6 +200,19 @@ def whitened_solution(Lambda: tf.Tensor, b: tf.Tensor) -> tuple[InverseFactor, t
     return W, tf.reshape(tf.linalg.matrix_transpose(beta), tf.shape(b))
 
 
+def eigenbasis(G: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Eigenvalues g, [M], none below zero, and eigenvectors U, [M, M], of a G = U diag(g) Uᵀ.
+
+    :param G: [M, M], positive semi-definite.
+    """
+    if G.shape[-1] >= LARGE_EIGENBASIS and has_values_on_cpu(G):
+        # LAPACK's divide and conquer runs on all cores, TensorFlow's iterations on one.
+        g, U = map(tf.constant, eigh(G.numpy(), driver="evd", check_finite=False))
+    else:
+        g, U = tf.linalg.eigh(G)
+    return tf.maximum(g, 0.0), U
+
+
 @check_shapes("G: [M, M]", "s: [M, P]", "v: [P]", "return: []")
 def spectral_log_evidence(G: tf.Tensor, s: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
     """:func:`whitened_log_evidence` for Λ_p = G/v_p and b_p = s_p/v_p, from one eigenbasis of G.
@@ -201,8 +230,8 @@ def spectral_log_evidence(G: tf.Tensor, s: tf.Tensor, v: tf.Tensor) -> tf.Tensor
 
     @tf.custom_gradient
     def evidence(G: tf.Tensor, s: tf.Tensor, v: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
-        g, U = tf.linalg.eigh(G)
-        g = tf.maximum(g, 0.0)[:, None]
+        g, U = eigenbasis(G)
+        g = g[:, None]
         w = 1.0 / (v + g)
         s_rotated = tf.matmul(U, s, transpose_a=True)
         explained = tf.square(s_rotated) * w / v

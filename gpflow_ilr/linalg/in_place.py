@@ -19,7 +19,7 @@ from gpflow.kernels import Kernel
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gpflow_ilr.linalg.covariances import covariance
-from gpflow_ilr.linalg.evidence import inverse_diagonal_and_solution
+from gpflow_ilr.linalg.evidence import has_values_on_cpu, inverse_diagonal_and_solution
 from gpflow_ilr.linalg.inverse_factors import cholesky_error, inverse_cholesky
 
 __all__ = ["inverse_factor_and_solution", "left_out_terms"]
@@ -115,10 +115,7 @@ def _either(
 
         return by_lapack(*tensors), gradient
 
-    X = tensors[0]
-    eager = tf.executing_eagerly()
-    on_cpu = eager and tf.DeviceSpec.from_string(X.device).device_type == "CPU"
-    return in_place(*tensors) if on_cpu else by_tensorflow(*tensors)
+    return in_place(*tensors) if has_values_on_cpu(tensors[0]) else by_tensorflow(*tensors)
 
 
 def _noisy(kernel: Kernel, X: tf.Tensor, V: tf.Tensor) -> tf.Tensor:

@@ -40,8 +40,8 @@ STRIP = 100
 
 MAX_STRIPS = 4
 
-WIDEST_STRIP = 1024
-"""More strips than that only where they are wider: TensorFlow copies each."""
+WIDEST_STRIP = 600
+"""Strips of large matrices are no wider, so that less is computed in vain; TensorFlow copies each."""
 
 
 _FAILED = (

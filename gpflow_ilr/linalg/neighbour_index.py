@@ -80,6 +80,7 @@ class _Built:
         self._X, self._values = X, np.asarray(X)
         self._metric = np.asarray(metric)
         self._columns = self._metric > 0.0
+        self._spread = np.std(self._values, axis=0)
         self._search = _searcher(self._scaled(self._values))
         self._asked: tuple[Any, int] | None = None
         self._answer: tf.Tensor | None = None
@@ -91,12 +92,17 @@ class _Built:
         return X is self._X
 
     def is_stale(self, metric: tf.Tensor, stale: float) -> bool:
-        """Whether the columns' weights have changed, relatively to each other, by more than a share."""
-        new = np.asarray(metric)
-        if not np.array_equal(new > 0.0, self._columns):
-            return True
-        ratios = new[self._columns] / self._metric[self._columns]
-        return bool(np.max(ratios) > (1.0 + stale) * np.min(ratios))
+        """Whether the weight of a column has changed by more than a share of the largest weight.
+
+        Columns count by what they contribute to distances, and a common factor changes no neighbour.
+        """
+        new = self._weights(np.asarray(metric))
+        return bool(np.max(np.abs(new - self._weights(self._metric))) > stale)
+
+    def _weights(self, metric: np.ndarray) -> np.ndarray:
+        """The spread of each column in some metric, as a share of the largest."""
+        spread = metric * self._spread
+        return spread / max(np.max(spread), np.finfo(spread.dtype).tiny)
 
     def nearest(self, Xnew: tf.Tensor, count: int) -> tf.Tensor:
         Xnew = tf.convert_to_tensor(Xnew)  # a variable may get other values

@@ -16,7 +16,9 @@ __all__ = ["map_rows", "stack_over", "sum_rows"]
 
 
 def stack_over(
-    function: Callable[[tf.Tensor], Sequence[tf.Tensor]], count: int | tf.Tensor
+    function: Callable[[tf.Tensor], Sequence[tf.Tensor]],
+    count: int | tf.Tensor,
+    like: Sequence[tf.Tensor | tf.TensorSpec] | None = None,
 ) -> list[tf.Tensor]:
     """``function(0), …, function(count − 1)``, one after the other, each result stacked.
 
@@ -24,16 +26,20 @@ def stack_over(
 
     :param function: maps an index to a list of tensors, of the same shapes for every index.
     :param count: number of indices, at least one.
+    :param like: shapes and dtypes of the results, if they are known: the function is traced once then.
     """
     if tf.executing_eagerly():
         results = zip(*(function(i) for i in tf.range(count)), strict=True)
         return [tf.stack(result) for result in results]
-    # How many results there are, their dtypes and shapes: from a graph apart, which is never run, so
-    # that the function is in this one once. To call that graph in the loop would save the second
-    # trace, but then XLA cannot differentiate the loop where the number of rows is unknown.
-    apart = tf.function(function, autograph=False)
-    templates = apart.get_concrete_function(tf.TensorSpec([], tf.int32)).structured_outputs
-    arrays = [tf.TensorArray(t.dtype, size=count, element_shape=t.shape) for t in templates]
+    if isinstance(count, int) and count == 1:  # no loop: half as long to trace
+        return [result[None] for result in function(tf.constant(0))]
+    if like is None:
+        # From a graph apart, which is never run, so that the function is in this one once. To call
+        # that graph in the loop would save the second trace, but then XLA cannot differentiate the
+        # loop where the number of rows is unknown.
+        apart = tf.function(function, autograph=False)
+        like = apart.get_concrete_function(tf.TensorSpec([], tf.int32)).structured_outputs
+    arrays = [tf.TensorArray(t.dtype, size=count, element_shape=t.shape) for t in like]
 
     def step(i: tf.Tensor, *arrays: tf.TensorArray) -> tuple[Any, ...]:
         return i + 1, *(a.write(i, r) for a, r in zip(arrays, function(i), strict=True))
@@ -88,7 +94,7 @@ def map_rows(
 def sum_rows(
     function: Callable[..., tf.Tensor],
     tensors: Sequence[tf.Tensor],
-    num_rows: int,
+    num_rows: int | tf.Tensor,
     chunk: int,
 ) -> tf.Tensor:
     """Σ of the scalars ``function(tensors, start, stop)`` over chunks of rows, differentiable.
@@ -100,6 +106,8 @@ def sum_rows(
     :param num_rows: number of rows.
     :param chunk: rows at a time.
     """
+    if isinstance(num_rows, int) and num_rows <= chunk:  # no loop to trace
+        return function(tensors, tf.constant(0), tf.constant(num_rows))
 
     def loop(visit: Callable[[tf.Tensor, tf.Tensor], list[tf.Tensor]], start: Any) -> Any:
         def step(i: tf.Tensor, *sums: tf.Tensor) -> tuple[Any, ...]:

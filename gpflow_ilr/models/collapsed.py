@@ -25,7 +25,7 @@ from gpflow_ilr.collapsed.bound import (
     leave_one_out,
     whitened_posterior,
 )
-from gpflow_ilr.collapsed.kept import NUM_PROBES, KeptStatistics
+from gpflow_ilr.collapsed.kept import Elsewhere, KeptStatistics
 from gpflow_ilr.collapsed.span import CollapsedSpan
 from gpflow_ilr.collapsed.statistics import (
     GroupStatistics,
@@ -35,14 +35,15 @@ from gpflow_ilr.collapsed.statistics import (
     without_gradient,
 )
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.inputs.counts import check_count, evenly_spaced
+from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import inducing_covariance
+from gpflow_ilr.linalg.evidence import eigenbasis
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
-from gpflow_ilr.linalg.jitter import relative_jitter
 from gpflow_ilr.linalg.row_chunks import map_rows, sum_rows
-from gpflow_ilr.models import streaming
+from gpflow_ilr.models import known_sums, streaming
+from gpflow_ilr.models.absorb import absorb
 from gpflow_ilr.models.conjugate import ConjugateClassifier, Objective
 from gpflow_ilr.models.conjugate import Rows as CheckedRows
 
@@ -65,6 +66,7 @@ class CollapsedClassifier(ConjugateClassifier):
 
     update = streaming.update
     forget = streaming.forget
+    absorb = absorb
 
     def __init__(
         self,
@@ -98,7 +100,11 @@ class CollapsedClassifier(ConjugateClassifier):
             )
 
     def change_rows(
-        self, X: tf.Tensor, labels: tf.Tensor, added: CheckedRows | None, removed: CheckedRows | None
+        self,
+        X: tf.Tensor,
+        labels: tf.Tensor,
+        added: CheckedRows | None,
+        removed: CheckedRows | None,
     ) -> None:
         """Go on with other rows, and with the sums that are kept, at the cost of what has changed.
 
@@ -160,60 +166,27 @@ class CollapsedClassifier(ConjugateClassifier):
         self, span: CollapsedSpan, L_inv: tf.Tensor, known: GroupStatistics | None
     ) -> GroupStatistics:
         """Sums over the training rows, from those that are known where some are held elsewhere."""
-        if known is not None and self._has_rows_elsewhere:
+        if known is not None and self.elsewhere:
             parts = (self.kernel, self.inducing_variable, self.mean_function)
             parameters = [tf.convert_to_tensor(v) for p in parts for v in p.trainable_variables]
             return without_gradient(known, [L_inv, *parameters])
         return span.sums(L_inv, self.rows, known)
 
-    def known_statistics(self) -> list[GroupStatistics] | None:
-        """The sums over the training rows that are kept, or None if there are none that are valid.
-
-        :raises ValueError: if a parameter has changed, and some rows are held elsewhere.
-        """
-        kept = self._kept
-        if kept is None or kept.rows is not self.rows:
-            return None
-        return kept.statistics if kept.valid(self._probes()) else None
-
-    def keep(self, statistics: Sequence[GroupStatistics], elsewhere: bool | None = None) -> None:
-        """Keep sums over the training rows for as long as the present parameters hold.
-
-        :param statistics: one for each span of outputs.
-        :param elsewhere: whether they are of more rows than the model's; None for as before.
-        """
-        elsewhere = self._has_rows_elsewhere if elsewhere is None else elsewhere
-        self._kept = KeptStatistics(list(statistics), self.rows, self._probes(), elsewhere)
-
-    def adopt(self, statistics: Sequence[GroupStatistics]) -> None:
-        """Take sums over rows, of which some are held elsewhere, in place of the model's own sums.
-
-        The model then predicts, is calibrated (on its own rows), updated and saved as one that was
-        built on all rows, but cannot be trained: a change of the kernel, the inducing inputs or the
-        mean function makes it ask for new sums.
-
-        :param statistics: sums over all rows, the model's own among them, one for each span of
-            outputs, computed with the model's present parameters.
-        """
-        self.keep(statistics, elsewhere=True)
-
-    def _probes(self) -> list[np.ndarray]:
-        """What the sums depend on beside the rows: kernels, mean function, features, by values."""
-        some = evenly_spaced(self.num_data, NUM_PROBES)
-        X, labels = tf.gather(self.data[0], some), tf.gather(self.labels, some)
-        values = [tf.constant(relative_jitter())]
-        for part in self._spans():
-            values += [part.covariance(), part.covariance(X), part.features(X, labels)]
-            values.append(part.span.kernel(X, full_cov=False))
-        return [value.numpy() for value in values]
+    known_statistics = known_sums.known_statistics
+    own_statistics = known_sums.own_statistics
+    keep = known_sums.keep
+    adopt = known_sums.adopt
+    probes = known_sums.probes
 
     @property
-    def _has_rows_elsewhere(self) -> bool:
-        return self._kept is not None and self._kept.elsewhere
+    def elsewhere(self) -> Elsewhere:
+        """Which rows of the sums that are kept the model does not have."""
+        kept = self._kept
+        return Elsewhere.NOWHERE if kept is None or kept.rows is not self.rows else kept.elsewhere
 
     def _known(self) -> Sequence[GroupStatistics | None]:
         """For each span the sums, where they are kept and may be used here, or None."""
-        if tf.executing_eagerly() or self._has_rows_elsewhere:
+        if tf.executing_eagerly() or self.elsewhere:
             with tf.init_scope():
                 known = self.known_statistics()
             if known is not None:
@@ -232,7 +205,7 @@ class CollapsedClassifier(ConjugateClassifier):
     def log_evidence(self) -> tf.Tensor:
         """The bound, from sums over the training rows, []."""
         spans = self._spans()
-        known = self._known() if self._has_rows_elsewhere else [None] * len(spans)
+        known = self._known() if self.elsewhere else [None] * len(spans)
         return self.bound(
             [
                 self._own_sums(span, span.whitening(), sums)
@@ -266,7 +239,7 @@ class CollapsedClassifier(ConjugateClassifier):
                 whitened_posterior(L_inv, sums[-1], span.table, span.noise, differentiable)
             )
         if tf.executing_eagerly() and kept[0] is None:
-            self.keep(sums)
+            self.keep(sums, Elsewhere.NOWHERE)  # of rows that are all here, whatever was before
         return posteriors
 
     def compute_qu(self) -> MeanAndVariance:
@@ -385,8 +358,8 @@ class CollapsedClassifier(ConjugateClassifier):
         X, labels = tf.gather(self.data[0], rows), tf.gather(self.labels, rows)
         L_inv = span.whitening()
         sums = self._own_sums(span, L_inv, self._known()[0])
-        g, U = tf.linalg.eigh(sums.second[0])
-        g = tf.maximum(g, 0.0)[:, None]
+        g, U = eigenbasis(sums.second[0])
+        g = g[:, None]
         s = tf.matmul(U, tf.matmul(sums.first[0], span.table[0]), transpose_a=True)
         A, residual, targets, offset = span.row_terms(L_inv, X, labels)
         rotated = tf.matmul(A, U, transpose_a=True)  # [n, M]

@@ -29,6 +29,12 @@ class ExactClassifier(ConjugateClassifier):
 
     The number of Cholesky factors is that of distinct noise columns: one for ILR with fixed, shared
     or per-class noise, P for per-output noise and for the Dirichlet code.
+
+    In eager mode on a CPU leave-one-out, calibration and the posterior take one N × N matrix of memory
+    each (a posterior keeps its own, and P of them where there are P factors), and training by the
+    evidence several. In graphs and on a GPU TensorFlow's own kernels do all of it. ``float32``
+    (``gpflow.config.set_default_float``) halves memory and time; noise is then at least 1e-4 of the
+    kernel's variance, and probabilities differ by 1.5e-4 at most (N = 5,000, ten classes).
     """
 
     def log_marginal_likelihood(self) -> tf.Tensor:

@@ -1,12 +1,12 @@
 """Nearest-neighbour classifiers: exact regression of each row on the training rows nearest to it.
 
 For a new row with its m nearest training rows S, in the kernel's own metric, weights
-w = (K_SS + V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model
-of those rows alone would say. The cost of a row does not grow with N beyond the search, and all
-outputs that share their noise share the weights. Leave-one-out is the same formula without the row
-itself, so the leave-one-out density of some rows is the training objective, and calibration is as
-everywhere. (GPnn, Allison et al., 2023, is the regression case.) With all rows as neighbours this
-is the exact model.
+w = (K_SS + V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model of
+those rows alone would say. The cost of a row does not grow with N beyond the search, and all outputs
+that share their noise share the weights. Leave-one-out is the same formula without the row itself, so
+the leave-one-out density of some rows is the training objective, and calibration is as everywhere.
+(GPnn, Allison et al., 2023, is the regression case.) With all rows as neighbours this is the exact
+model.
 
 Weak where labels are noisy everywhere and m is small. Predictions jump where neighbours change, so
 there are no gradients across such changes, and no covariances between rows.
@@ -15,7 +15,6 @@ there are no gradients across such changes, and no covariances between rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData, RegressionData
@@ -45,8 +44,13 @@ COPY_TOLERANCE = 2.0**-22
 """Inputs that differ by less, relatively, are the same: a pipeline may have rounded X to float32."""
 
 STALE_METRIC = 0.1
-"""In training, neighbours are sought again once lengthscales have changed by so much, relatively to
-each other: a common factor changes no neighbour."""
+"""In training, neighbours are sought again once a column's weight in the metric has changed by so large
+a share of the largest weight."""
+
+
+def _all_neighbours(K: tf.Tensor, V: tf.Tensor) -> list[LocalPrediction]:
+    """Every neighbour is weighed."""
+    return [local_weights(K, V)]
 
 
 class NeighboursClassifier(ConjugateClassifier):
@@ -136,7 +140,7 @@ class NeighboursClassifier(ConjugateClassifier):
 
     # Predictions
 
-    def _predicted(
+    def _local(
         self, rows: Rows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
     ) -> list[tf.Tensor]:
         """Mean [n, P], without mean function, and variance [n, 1 or P], for each of ``weigh``'s.
@@ -147,16 +151,23 @@ class NeighboursClassifier(ConjugateClassifier):
         :param weigh: how neighbours are weighed.
         """
         X, labels = rows
-        spans = [LocalSpan(s, self.code, self.mean_function) for s in self.output_spans]
+        parts = [
+            LocalSpan(span, self.code, self.mean_function).predict(
+                Xnew, tf.gather(X, S), tf.gather(labels, S), weigh
+            )
+            for span, S in zip(self.output_spans, neighbours, strict=True)
+        ]
+        return [tf.concat(results, axis=1) for results in zip(*parts, strict=True)]
 
-        def predict(Xnew: tf.Tensor, *neighbours: tf.Tensor) -> list[tf.Tensor]:
-            parts = [
-                span.predict(Xnew, tf.gather(X, S), tf.gather(labels, S), weigh)
-                for span, S in zip(spans, neighbours, strict=True)
-            ]
-            return [tf.concat(results, axis=1) for results in zip(*parts, strict=True)]
-
-        return map_rows(predict, [Xnew, *neighbours], self._chunk(neighbours[0].shape[1]))
+    def _in_chunks(
+        self, rows: Rows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
+    ) -> list[tf.Tensor]:
+        """:meth:`_local` in memory that does not grow with the number of new rows."""
+        return map_rows(
+            lambda Xnew, *neighbours: self._local(rows, Xnew, neighbours, weigh),
+            [Xnew, *neighbours],
+            self._chunk(neighbours[0].shape[1]),
+        )
 
     def _chunk(self, count: int) -> int:
         """Rows at a time, so that memory does not grow with their number."""
@@ -193,9 +204,7 @@ class NeighboursClassifier(ConjugateClassifier):
         X, labels = (tf.convert_to_tensor(c) for c in cache)
         flat = tf.reshape(Xnew, [-1, self.num_columns])
         neighbours = self._nearest(cache[0], flat, self.num_neighbours)
-        mean, variance = self._predicted(
-            (X, labels), flat, neighbours, lambda K, V: [local_weights(K, V)]
-        )
+        mean, variance = self._in_chunks((X, labels), flat, neighbours, _all_neighbours)
         leading = tf.shape(Xnew)[:-1]
         return tuple(tf.reshape(x, tf.concat([leading, x.shape[1:]], 0)) for x in (mean, variance))
 
@@ -205,8 +214,12 @@ class NeighboursClassifier(ConjugateClassifier):
         self, rows: Rows, neighbours: Sequence[tf.Tensor], weigh: Weigh
     ) -> list[Marginals]:
         """Rows predicted from neighbours that they are not among, for each of ``weigh``'s."""
+        results = self._in_chunks(self._rows(None), rows[0], neighbours, weigh)
+        return self._marginals(rows, results)
+
+    def _marginals(self, rows: Rows, results: Sequence[tf.Tensor]) -> list[Marginals]:
+        """Pairs of means, without mean function, and variances, as held-out predictions of rows."""
         X, labels = rows
-        results = self._predicted((self.data[0], self.labels), X, neighbours, weigh)
         offset = self.mean_function(X)
         pairs = zip(results[::2], results[1::2], strict=True)
         return [Marginals(mean + offset, variance, labels) for mean, variance in pairs]
@@ -222,7 +235,7 @@ class NeighboursClassifier(ConjugateClassifier):
         """
         some = self._rows(rows)
         neighbours = self._others(some, self.num_neighbours)
-        (result,) = self._left_out(some, neighbours, lambda K, V: [local_weights(K, V)])
+        (result,) = self._left_out(some, neighbours, _all_neighbours)
         return result.mean, result.variance
 
     def loo_at_counts(self, rows: tf.Tensor, counts: Sequence[int]) -> list[Marginals]:
@@ -256,19 +269,26 @@ class NeighboursClassifier(ConjugateClassifier):
     def loo_log_density(self) -> tf.Tensor:
         """Σ_n log p(y_n | neighbours of row n), []; a compiled function keeps its neighbours."""
         rows = self._rows(None)
+        return self._log_density(*rows, *self._training_neighbours(rows))
+
+    def _training_neighbours(self, rows: Rows) -> list[tf.Tensor]:
+        """Neighbours of some rows in a metric that may be a little stale.
+
+        Of rows that are known while a function is traced, they become constants of the function.
+        """
+        if tf.is_symbolic_tensor(rows[0]):
+            return self._others(rows, self.num_neighbours)
         with tf.init_scope():
-            neighbours = self._others(rows, self.num_neighbours, STALE_METRIC)
-        return self._log_density(*rows, *neighbours)
+            return self._others(rows, self.num_neighbours, STALE_METRIC)
 
     def _log_density(self, X: tf.Tensor, labels: tf.Tensor, *neighbours: tf.Tensor) -> tf.Tensor:
         """Σ log p(y_n | neighbours of row n) over some rows, scaled to all rows, []."""
 
         def log_density(_: Sequence[tf.Tensor], start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
             some = X[start:stop], labels[start:stop]
-            (left_out,) = self._left_out(
-                some, [S[start:stop] for S in neighbours], lambda K, V: [local_weights(K, V)]
-            )
-            return self.label_log_density(left_out)
+            nearest = [S[start:stop] for S in neighbours]
+            results = self._local(self._rows(None), some[0], nearest, _all_neighbours)
+            return self.label_log_density(*self._marginals(some, results))
 
         num_rows = X.shape[0] or tf.shape(X)[0]
         # Gradients flow into variables alone, not into a tensor.
@@ -294,7 +314,8 @@ class NeighboursClassifier(ConjugateClassifier):
         """The loss −Σ log p(y_n | neighbours of row n), of all rows or estimated from a batch.
 
         Neighbours are sought again when the metric has changed (:data:`STALE_METRIC`). Inside a
-        function that the caller compiles, all rows keep theirs, and batches seek theirs at each call.
+        function that the caller compiles, those of all rows, or of (X, y), stay as they are;
+        :func:`gpflow_ilr.training.fit` starts again with others where that is called for.
 
         :param data: rows to predict: (X, y), or an iterator of batches. Training rows are predicted
             without themselves, others as they are. None for the model's own rows.
@@ -314,6 +335,7 @@ class NeighboursClassifier(ConjugateClassifier):
 
         evaluate = tf.function(loss, autograph=False) if compile else loss
 
+        @tf.autograph.experimental.do_not_convert
         def closure() -> tf.Tensor:
             if data is not None:
                 rows = self._batch(*(next(data) if isinstance(data, Iterator) else data))
@@ -322,11 +344,7 @@ class NeighboursClassifier(ConjugateClassifier):
                 rows = self._rows(drawn)
             else:
                 rows = self._rows(None)
-            # Batches that a graph draws are known to the graph alone.
-            all_rows = data is None and batch_size is None
-            with tf.init_scope() if all_rows else nullcontext():
-                neighbours = self._others(rows, self.num_neighbours, STALE_METRIC)
-            return evaluate(*rows, *neighbours)
+            return evaluate(*rows, *self._training_neighbours(rows))
 
         return closure
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,6 +19,9 @@ from gpflow_ilr.inputs.counts import check_count
 
 __all__ = ["fit"]
 
+_ROUNDS = 5
+"""Times that a model is trained on with other neighbours, at most."""
+
 
 def fit(
     model: GPModel,
@@ -32,10 +36,12 @@ def fit(
     ``gpflow.optimizers.Scipy`` leaves the parameters that it tried last where the loss raises an error
     (a factorisation that fails in a line search). Here such an end is a warning, and so is Ctrl-C: the
     model has the parameters with the smallest loss of all that were tried, and the result says
-    ``success=False`` and why.
+    ``success=False`` and why. A nearest-neighbour model whose metric has changed by training is trained
+    on with its new neighbours.
 
     :param model: any model of GPflow or of this package.
-    :param data: (X, y), for a model that has no data of its own.
+    :param data: (X, y), for a model that has no data of its own; for a nearest-neighbour model some of
+        its rows, which are predicted from all others.
     :param variables: what to train; the model's trainable variables if None.
     :param max_iterations: at most so many steps.
     :param compile: compile loss and gradient with ``tf.function``.
@@ -45,7 +51,21 @@ def fit(
     """
     check_count("max_iterations", max_iterations)
     variables = tuple(model.trainable_variables if variables is None else variables)
-    closure = _closure(model, data, compile)
+    is_stale = getattr(model, "has_stale_neighbours", lambda: False)
+    for _ in range(_ROUNDS):
+        result = _minimised(_closure(model, data, compile), variables, max_iterations, compile)
+        if result.status < 0 or not is_stale():
+            break
+    return result
+
+
+def _minimised(
+    closure: Callable[[], tf.Tensor],
+    variables: Sequence[tf.Variable],
+    max_iterations: int,
+    compile: bool,  # noqa: A002 - GPflow's name
+) -> OptimizeResult:
+    """SciPy's result; the variables have the values with the smallest loss that was seen."""
     optimizer = _KeepsBest()
     try:
         result = optimizer.minimize(
@@ -60,7 +80,7 @@ def fit(
             f"Training stopped early: {reason} The model has the best parameters of "
             f"{optimizer.num_evaluations} evaluations (loss {optimizer.smallest:.6g}).",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     if optimizer.best is not None:
         optimizer.assign_tensors(variables, optimizer.unpack_tensors(variables, optimizer.best))
@@ -92,11 +112,11 @@ class _KeepsBest(Scipy):
 
 
 def _closure(model: Any, data: RegressionData | None, compile: bool) -> Callable[[], tf.Tensor]:  # noqa: A002
-    internal = isinstance(model, InternalDataTrainingLossMixin)
-    if internal and data is not None:
+    takes_data = "data" in inspect.signature(model.training_loss_closure).parameters
+    if data is not None and not takes_data:
         raise ValueError(f"{type(model).__name__} has its rows already: leave out data.")
-    if internal:
-        return model.training_loss_closure(compile=compile)
-    if data is None:
+    if data is not None:
+        return model.training_loss_closure(data, compile=compile)
+    if not isinstance(model, InternalDataTrainingLossMixin):
         raise ValueError(f"{type(model).__name__} keeps no rows: pass data=(X, y).")
-    return model.training_loss_closure(data, compile=compile)
+    return model.training_loss_closure(compile=compile)

@@ -70,6 +70,20 @@ def test_a_noise_at_the_end_of_its_range_is_said_and_shown() -> None:
     assert not model.calibrate().noise_at_limit
 
 
+def test_a_noise_below_which_nothing_changes_is_said_and_shown() -> None:
+    X, y = fitted(400, 1, ard=False).data
+    model = gi.ILRSGPR(
+        (X, y), gi.starting_kernel(X, 2), np.linspace(-2, 2, 4)[:, None], num_classes=2
+    )
+    found = model.calibrate(noise=True)
+    assert found.noise_is_flat
+    assert not found.noise_at_limit
+    assert "Less noise than" in str(found)
+    model.code.rescale_noise(0.1)
+    assert model.calibrate().nll_after == pytest.approx(found.nll_after, abs=1.1e-3)
+    assert not fitted(60, 2, ard=False).calibrate(noise=True).noise_is_flat
+
+
 def test_the_string_has_what_was_done_in_one_line() -> None:
     found = Calibration(0.98, 0.5, 0.25, 0.017, 100, True, 100, 2)
     assert str(found) == ("λ = 0.98, noise 0.017: NLL 0.5000 → 0.2500, leave-one-out of 100 rows.")

@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 from scipy.stats import multivariate_normal
 
+from gpflow_ilr.collapsed import bound
 from gpflow_ilr.collapsed.bound import collapsed_bound, leave_one_out, whitened_posterior
 from gpflow_ilr.collapsed.statistics import GroupStatistics
+from gpflow_ilr.linalg import evidence
 
 EPS = np.finfo(np.float64).eps
 N, M, P, K = 17, 5, 3, 4
@@ -190,7 +192,13 @@ def test_a_residual_that_rounding_made_negative_counts_as_zero() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("differentiable", [False, True])
-def test_posterior_equals_brute_force(shape: tuple[int, int], differentiable: bool) -> None:
+@pytest.mark.parametrize("large", [False, True])
+def test_posterior_equals_brute_force(
+    shape: tuple[int, int], differentiable: bool, large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if large:  # as many inducing inputs as make eigenbases dear
+        monkeypatch.setattr(bound, "LARGE_EIGENBASIS", M)
+        monkeypatch.setattr(evidence, "LARGE_EIGENBASIS", M)
     p = problem(shape)
     T, V = tf.constant(p.T), tf.constant(p.V)
     q = whitened_posterior(tf.eye(M, dtype=T.dtype), p.statistics(), T, V, differentiable)

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import gpflow_ilr as gi
-from gpflow_ilr.collapsed.kept import KeptStatistics
+from gpflow_ilr.collapsed.kept import Elsewhere, KeptStatistics
 from gpflow_ilr.collapsed.statistics import RowGroups, Rows
 
 RNG = np.random.default_rng(0)
@@ -110,12 +110,14 @@ def test_copies_keep_their_sums() -> None:
 def test_rounding_of_another_processor_is_no_change_but_more_is() -> None:
     rows = Rows(tf.zeros([1, 1]), tf.zeros([1], tf.int32), RowGroups(None, 1, 1))
     probes = [np.array([1.0, 3.0]), np.array([])]
-    own, shared = (KeptStatistics([], rows, probes, elsewhere) for elsewhere in (False, True))
+    own, shared = (
+        KeptStatistics([], rows, probes, where) for where in (Elsewhere.NOWHERE, Elsewhere.SHARED)
+    )
     rounded = [probes[0] * (1 + 1e-14), probes[1]]
     assert own.valid(probes)
     assert not own.valid(rounded)  # computed again, at no risk
     assert shared.valid(rounded)
-    with pytest.raises(ValueError, match="Adopt new ones"):
+    with pytest.raises(ValueError, match="Take new ones"):
         shared.valid([probes[0] * (1 + 1e-6), probes[1]])
-    with pytest.raises(ValueError, match="Adopt new ones"):
+    with pytest.raises(ValueError, match="Take new ones"):
         shared.valid(probes[:1])

@@ -17,6 +17,7 @@ from gpflow_ilr.collapsed.statistics import (
     GroupStatistics,
     RowGroups,
     Rows,
+    chunk_of_sums,
     default_chunk,
     group_statistics,
 )
@@ -360,6 +361,12 @@ def test_chunks_fit_the_cache_and_are_not_tiny() -> None:
     assert default_chunk(200, 10**6) * 200 * 8 <= 8 * 2**20
     assert default_chunk(200, 10**6) > default_chunk(400, 10**6)
     assert default_chunk(10**9, 10**6) >= 64
+
+
+def test_chunks_of_many_inducing_inputs_are_worth_a_visit_to_their_sum() -> None:
+    assert chunk_of_sums(200, 10**6) == default_chunk(200, 10**6)
+    assert chunk_of_sums(5000, 10**6) == 2500
+    assert chunk_of_sums(5000, 100) == 100
 
 
 def test_chunks_are_even() -> None:

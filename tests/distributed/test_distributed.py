@@ -127,6 +127,17 @@ def test_model_without_all_rows_refuses_what_would_miss_them(results: Results) -
 
 
 @pytest.mark.slow
+def test_shards_that_workers_absorb_are_one_model(results: Results) -> None:
+    whole = gi.ILRSGPR(CASES["per output"].rows(None), kernel(), Z, num_classes=3)
+    for worker in results:
+        np.testing.assert_allclose(worker["absorbed"], whole.predict_y(X_NEW)[0], rtol=1e-9)
+        np.testing.assert_allclose(worker["absorbed, elbo"], whole.elbo(), rtol=1e-9)
+        assert worker["absorbed, calibrated on"] == 4
+        if len(results) > 1:  # what was absorbed is lost in the sum, so it cannot be added again
+            assert "model.absorb(dataset) again" in str(worker["shared twice refused"])
+
+
+@pytest.mark.slow
 def test_minibatches_of_uneven_size_train_as_their_union(results: Results) -> None:
     expected = one_device_steps()
     np.testing.assert_allclose(results[0]["minibatches"], expected, rtol=1e-10, atol=1e-10)
@@ -137,6 +148,23 @@ def test_minibatches_of_uneven_size_train_as_their_union(results: Results) -> No
 @pytest.mark.slow
 def test_sum_over_workers_counts_each_worker_once(results: Results) -> None:
     assert [int(worker["count"]) for worker in results] == [len(X)] * len(results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("network", "tolerance"),
+    [("keras float64", 1e-10), ("keras float32", 1e-6), ("tf_keras float64", 1e-10)],
+)
+def test_two_replicas_train_a_head_as_one_device(
+    network: str, tolerance: float, results: Results
+) -> None:
+    if network.startswith("keras") and len(results) > 1:
+        assert not any(network in worker for worker in results)  # Keras 3 cannot: see the program
+        return
+    for worker in results:
+        expected, reported = worker[network]
+        assert expected[1] < expected[0]
+        np.testing.assert_allclose(reported, expected, rtol=tolerance)
 
 
 def test_on_one_device_the_closure_is_the_models_own_loss() -> None:

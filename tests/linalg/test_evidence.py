@@ -10,8 +10,10 @@ import pytest
 import tensorflow as tf
 from scipy.stats import multivariate_normal
 
+from gpflow_ilr.linalg import evidence as module
 from gpflow_ilr.linalg.evidence import (
     dense_log_evidence,
+    eigenbasis,
     inverse_diagonal_and_solution,
     relative_inverse_cholesky,
     spd_inverse,
@@ -386,3 +388,11 @@ def test_jitter_is_read_when_called() -> None:
     np.testing.assert_allclose(W, np.eye(2) / np.sqrt(6))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Cholesky factor of K_uu"):
         relative_inverse_cholesky(tf.constant(INDEFINITE), "K_uu")
+
+
+def test_lapacks_eigenbasis_has_no_negative_eigenvalue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LARGE_EIGENBASIS", M)
+    A = np.random.default_rng(0).normal(size=(M, 3))  # of rank 3: two eigenvalues are rounding
+    g, U = eigenbasis(tf.constant(A @ A.T))
+    assert np.min(g) >= 0.0
+    np.testing.assert_allclose(tf.matmul(U * g, U, transpose_b=True), A @ A.T, atol=1e-13)

@@ -311,7 +311,19 @@ def test_triangular_inverse_is_the_inverse(
 
 
 # With strips of at least 10 rows: their number, for sizes on and off its multiples.
-STRIPS = [(1, 1), (10, 1), (19, 1), (20, 2), (25, 2), (30, 3), (32, 3), (40, 4), (43, 4), (97, 4)]
+STRIPS = [
+    (1, 1),
+    (10, 1),
+    (19, 1),
+    (20, 2),
+    (25, 2),
+    (30, 3),
+    (32, 3),
+    (40, 4),
+    (43, 4),
+    (97, 4),
+    (150, 5),
+]
 
 
 @pytest.mark.parametrize(("size", "num_strips"), STRIPS)
@@ -319,6 +331,7 @@ def test_products_in_strips_equal_numpy(
     size: int, num_strips: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STRIP", 10)
+    monkeypatch.setattr(module, "WIDE_STRIP", 30)
     W, B = np.tril(rng.normal(size=(size, size))), rng.normal(size=(size, 6))
     strips = lower_product_strips(tf.constant(W), tf.constant(B))
     assert len(strips) == num_strips

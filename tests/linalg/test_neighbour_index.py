@@ -160,21 +160,38 @@ def test_a_variable_that_asks_gets_the_answer_for_its_present_values() -> None:
     np.testing.assert_array_equal(found, by_sorting(X, METRIC, XNEW[::-1], COUNT))
 
 
-def test_the_index_is_built_again_once_the_metric_has_changed_by_more_than_a_share(built) -> None:
+def moved(column: int, by: float) -> tf.Tensor:
+    """METRIC, with the spread of a column changed by a share of the largest spread."""
+    spread = np.std(X, axis=0)
+    shares = spread * METRIC.numpy() / np.max(spread * METRIC.numpy())
+    shares[column] += by
+    return tf.constant(shares / spread)
+
+
+@pytest.mark.parametrize("column", [1, 2, 3])
+def test_the_index_is_built_again_once_a_column_has_changed_by_a_share(column, built) -> None:
     index, stale = NeighbourIndex(), 0.1
     first = index.nearest(0, X, METRIC, XNEW, COUNT, stale)
-    a_little = METRIC * [1.0, 1.0, 1.09, 1.0]
+    a_little = moved(column, 0.9 * stale)
     assert not index.is_stale(0, a_little, stale)
     assert index.nearest(0, X, a_little, XNEW, COUNT, stale) is first
     assert built == [N]
-    # Two columns that each change by less, in opposite directions, change the metric by more.
-    much = METRIC * [1.0, 1.06, 0.95, 1.0]
+    much = moved(column, 1.1 * stale)
     assert index.is_stale(0, much, stale)
     found = index.nearest(0, X, much, XNEW, COUNT, stale)
     np.testing.assert_array_equal(found, by_sorting(X, much, XNEW, COUNT))
     assert built == [N, N]
-    index.nearest(0, X, much * [1.0, 1.0, 1.0, 1.001], XNEW, COUNT)  # stale = 0
+    index.nearest(0, X, a_little, XNEW, COUNT)  # which is not to be stale at all
     assert built == [N, N, N]
+
+
+def test_units_of_columns_do_not_matter() -> None:
+    units = np.array([1.0, 1e-6, 1e6, 1.0])
+    index, stale = NeighbourIndex(), 0.1
+    index.nearest(0, X * units, METRIC / units, XNEW * units, COUNT, stale)
+    for column in range(1, D):
+        assert not index.is_stale(0, moved(column, 0.9 * stale) / units, stale)
+        assert index.is_stale(0, moved(column, 1.1 * stale) / units, stale)
 
 
 def test_a_common_factor_leaves_the_index(built: list[int]) -> None:
@@ -188,7 +205,10 @@ def test_a_common_factor_leaves_the_index(built: list[int]) -> None:
 def test_a_column_that_begins_to_count_is_another_metric() -> None:
     index = NeighbourIndex()
     index.nearest(0, X, METRIC * [1.0, 0.0, 1.0, 1.0], XNEW, COUNT)
-    assert index.is_stale(0, METRIC, 1e9)
+    beginning = METRIC * [1.0, 1e-3, 1.0, 1.0]
+    found = index.nearest(0, X, beginning, XNEW, COUNT)
+    np.testing.assert_array_equal(found, by_sorting(X, beginning, XNEW, COUNT))
+    assert index.is_stale(0, METRIC, 0.1)
 
 
 def test_each_key_has_an_index_of_its_own(built: list[int]) -> None:

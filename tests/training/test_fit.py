@@ -98,3 +98,25 @@ def test_other_variables_are_left_alone() -> None:
         warnings.simplefilter("error")
         fit(model, variables=model.kernel.lengthscales.trainable_variables, max_iterations=3)
     assert model.kernel.variance.numpy() == variance
+
+
+def test_neighbours_are_sought_again_until_they_fit_the_metric() -> None:
+    # Of three columns only one tells the classes, which the metric does not know at the start.
+    inputs = RNG.normal(size=(60, 3))
+    labels = (inputs[:, 0] > 0).astype(int)
+    kernel = gi.starting_kernel(inputs, 2, ard=True)
+    model = gi.ILRNNGPR((inputs, labels), kernel, num_classes=2, num_neighbours=8)
+    once = gpflow.utilities.deepcopy(model)
+    closure = once.training_loss_closure()
+    gpflow.optimizers.Scipy().minimize(closure, once.trainable_variables)
+    assert once.has_stale_neighbours()
+    result = fit(model, max_iterations=20)
+    assert not model.has_stale_neighbours()
+    np.testing.assert_allclose(model.training_loss(), result.fun, rtol=1e-6)
+
+
+def test_a_model_of_neighbours_is_trained_on_some_of_its_rows() -> None:
+    model = gi.ILRNNGPR((X, Y), gi.starting_kernel(X, 3), num_classes=3, num_neighbours=8)
+    some = X[::4], Y[::4]
+    before = float(model.training_loss_closure(some)())
+    assert fit(model, some, max_iterations=3).fun < before

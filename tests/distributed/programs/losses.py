@@ -26,6 +26,8 @@ from gpflow_ilr.saving import save
 from tests.distributed.programs.cases import (
     CASES,
     X_NEW,
+    X,
+    Y,
     Z,
     batches,
     kernel,
@@ -33,6 +35,7 @@ from tests.distributed.programs.cases import (
     svgp,
     value_and_gradient,
 )
+from tests.distributed.programs.head import losses
 
 FOLDER = Path(sys.argv[2])
 results: dict[str, np.ndarray] = {}
@@ -74,6 +77,18 @@ try:
 except ValueError as error:
     results["stale refused"] = np.array(str(error))
 
+# Each worker absorbs its own shards with hyperparameters from elsewhere, then all share the sums.
+absorbing = gi.ILRSGPR((X[:6], Y[:6]), kernel(), Z, num_classes=3)
+absorbing.absorb(rows, batch_size=8, sample_size=4)
+share_statistics(absorbing, STRATEGY)
+results["absorbed"] = absorbing.predict_y(X_NEW)[0].numpy()
+results["absorbed, elbo"] = absorbing.elbo().numpy()
+results["absorbed, calibrated on"] = np.array(absorbing.calibrate().num_rows)
+try:
+    share_statistics(absorbing, STRATEGY)
+except ValueError as error:
+    results["shared twice refused"] = np.array(str(error))
+
 # Minibatches: Adam and natural gradients, batches of different sizes on the workers.
 uncollapsed = svgp(())
 loss = training_loss_closure(uncollapsed, STRATEGY, iter(batches(WORKER)), compile=False)
@@ -85,4 +100,12 @@ results["minibatches"] = parameters(uncollapsed)
 
 (count,) = sum_over_workers(STRATEGY, [tf.constant(len(rows[0]), tf.int64)])
 results["count"] = count.numpy()
+
+# Keras 3 cannot train on several workers: its fit fails for any layer there (keras-team/keras#20585).
+networks = [("tf_keras", "float64")]
+if WORKER is None:
+    networks += [("keras", "float64"), ("keras", "float32")]
+for package, dtype in networks:
+    results[f"{package} {dtype}"] = np.array(losses(STRATEGY, package, dtype))
+
 np.savez(FOLDER / f"results-{WORKER or 0}.npz", **results)
