@@ -51,6 +51,7 @@ MODELS: dict[str, Callable[[], GPModel]] = {
     "DirichletGPR": lambda: gi.DirichletGPR((X, Y), kernel(), num_classes=3),
     "ILRSGPR": lambda: gi.ILRSGPR((X, Y), kernel(), Z, num_classes=3, noise="per_class"),
     "DirichletSGPR": lambda: gi.DirichletSGPR((X, Y), kernel(), Z, num_classes=3),
+    "ILRNNGPR": lambda: gi.ILRNNGPR((X, Y), kernel(), num_classes=3, num_neighbours=9),
     "ILRSVGP": lambda: perturbed_q(gi.ILRSVGP(kernel(), Z, num_classes=3)),
     "SoftmaxSVGP": lambda: perturbed_q(gi.SoftmaxSVGP(kernel(), Z, num_classes=3)),
     "CodeSVGP": lambda: perturbed_q(gi.CodeSVGP(kernel(), Z, gi.ILRCode(3))),

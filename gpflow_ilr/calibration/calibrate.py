@@ -186,12 +186,14 @@ def _set_noise(model: Any, max_rows: int | None) -> tuple[float, bool]:
 
 def _set_neighbours(model: Any, max_rows: int | None) -> bool:
     """Set the number of neighbours; whether it is another than before."""
-    old = model.num_neighbours
-    rows = model.spread_rows(max_rows)
-    model.num_neighbours = choose_neighbours(
-        lambda counts: model.loo_at_counts(rows, counts), model.code.link, model.num_data
+    old, rows = model.num_neighbours, model.spread_rows(max_rows)
+    chosen = choose_neighbours(
+        lambda counts: model.loo_at_counts(rows, counts), model.code.link, model.num_data, old
     )
-    return bool(model.num_neighbours != old)
+    if chosen == min(old, max(1, model.num_data - 1)):  # all rows stay all, however many come
+        return False
+    model.num_neighbours = chosen
+    return True
 
 
 def _check_neighbours_can_be_chosen(model: Any, data: RegressionData | None) -> None:

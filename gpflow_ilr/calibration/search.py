@@ -152,20 +152,26 @@ def _by_parabolas(
 
 
 def choose_neighbours(
-    held_out_at: Callable[[Sequence[int]], Sequence[Marginals]], link: tf.Tensor, num_rows: int
+    held_out_at: Callable[[Sequence[int]], Sequence[Marginals]],
+    link: tf.Tensor,
+    num_rows: int,
+    present: int,
 ) -> int:
     """The number of neighbours with the smallest mean NLL of held-out labels, each at its best L.
 
-    Numbers up to some come at the price of the largest, so a first question asks for several; more
-    are tried for as long as they help. Of those that are as good as the best (``FLAT_NLL``), the
-    smallest is taken.
+    Numbers up to some come at the price of the largest, so a first question asks for several, the
+    present one among them; more are tried for as long as they help. Of those that are as good as the
+    best (``FLAT_NLL``), the smallest is taken.
 
     :param held_out_at: predictions of the same rows for several numbers of neighbours.
     :param link: C, [K, P].
     :param num_rows: N.
+    :param present: the present number.
     """
-    candidates = [m for m in NEIGHBOUR_COUNTS if m < num_rows] or [max(1, num_rows - 1)]
-    first = [m for m in candidates if m <= _FIRST_NEIGHBOURS] or candidates[:1]
+    most = max(1, num_rows - 1)  # all but the row itself
+    present = min(present, most)
+    candidates = sorted({present, *(m for m in NEIGHBOUR_COUNTS if m <= most)})
+    first = [m for m in candidates if m <= max(present, _FIRST_NEIGHBOURS)]
     nll: dict[int, float] = {}
     for counts in [first, *([m] for m in candidates[len(first) :])]:
         for m, held_out in zip(counts, held_out_at(counts), strict=True):

@@ -89,3 +89,14 @@ def test_the_string_has_what_was_done_in_one_line() -> None:
     assert str(found) == ("λ = 0.98, noise 0.017: NLL 0.5000 → 0.2500, leave-one-out of 100 rows.")
     with pytest.raises(AttributeError):
         found.smoothing = 0.5
+
+
+def test_the_number_of_neighbours_is_printed_where_there_is_one() -> None:
+    found = Calibration(0.98, 0.5, 0.25, 0.017, 100, True, 100, 2, num_neighbours=32)
+    assert "λ = 0.98, noise 0.017, 32 neighbours: NLL" in str(found)
+    X, y = fitted(30, 2, ard=False).data
+    model = gi.ILRNNGPR((X, y), gi.starting_kernel(X, 2), num_classes=2, num_neighbours=6)
+    found = model.calibrate()
+    assert found.num_neighbours == 6
+    assert ", 6 neighbours: NLL" in str(found)
+    assert fitted(30, 2, ard=False).calibrate().num_neighbours is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import gpflow
 import numpy as np
@@ -12,8 +12,10 @@ import tensorflow as tf
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.search import (
     FLAT_NLL,
+    NEIGHBOUR_COUNTS,
     NOISE_FACTOR,
     SMOOTHING_BOUNDS,
+    choose_neighbours,
     choose_noise,
     choose_sharpness,
     noise_at_limit,
@@ -166,6 +168,62 @@ def test_a_criterion_that_falls_all_the_way_is_followed_to_the_end_of_the_range(
     chosen = choose_noise(falling(slope=0.1), link_of(3), start)
     assert not chosen.flat
     assert noise_at_limit(chosen.noise, start)
+
+
+class Neighbours:
+    """Predictions with errors that depend on the number of neighbours."""
+
+    def __init__(self, error: Callable[[int], float]) -> None:
+        self.error, self.held_out = error, draw(3, 60, 3.0)
+        self.errors = np.random.default_rng(1).standard_normal(self.held_out.mean.shape)
+        self.asked: list[list[int]] = []
+
+    def at(self, m: int) -> Marginals:
+        return self.held_out._replace(mean=self.held_out.mean + self.error(m) * self.errors)
+
+    def __call__(self, counts: Sequence[int]) -> list[Marginals]:
+        self.asked.append(list(counts))
+        return [self.at(m) for m in counts]
+
+    def best_of(self, counts: Sequence[int]) -> int:
+        nll = {m: choose_sharpness(MeanNLL(self.at(m), link_of(3)))[1] for m in counts}
+        return min(m for m in counts if nll[m] <= min(nll.values()) + FLAT_NLL)
+
+
+ALL = list(NEIGHBOUR_COUNTS)
+
+
+@pytest.mark.parametrize("best", ALL)
+def test_chosen_neighbours_are_the_best_inside_and_at_the_ends(best: int) -> None:
+    predictions = Neighbours(lambda m: 0.3 * abs(np.log2(m / best)))
+    assert choose_neighbours(predictions, link_of(3), 1000, 64) == best
+    # Those that cost more are asked for only where the last one was the best.
+    assert predictions.asked == [ALL[:5], *([[256]] if best >= 128 else [])]
+
+
+def test_of_numbers_that_are_as_good_the_smallest_is_taken() -> None:
+    assert choose_neighbours(Neighbours(lambda m: 0.0), link_of(3), 1000, 64) == 8
+    level = Neighbours(lambda m: max(0.0, 0.5 - m / 64))
+    assert choose_neighbours(level, link_of(3), 1000, 64) == level.best_of(ALL) == 32
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "present", "asked"),
+    [
+        (1, 64, [1]),
+        (5, 64, [4]),
+        (5, 2, [2]),
+        (17, 64, [8, 16]),
+        (18, 64, [8, 16, 17]),
+        (1000, 40, [8, 16, 32, 40, 64, 128]),
+        (1000, 300, [8, 16, 32, 64, 128, 256, 300]),
+    ],
+)
+def test_the_present_number_is_tried_and_none_beyond_the_rows(num_rows, present, asked) -> None:
+    predictions = Neighbours(lambda m: 0.5 * abs(np.log2(m / present)))
+    chosen = choose_neighbours(predictions, link_of(3), num_rows, present)
+    assert predictions.asked[0] == asked
+    assert chosen == predictions.best_of(asked) == min(present, asked[-1])
 
 
 @pytest.mark.parametrize("K", [2, 5])

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import disable_check_shapes
 
-from gpflow_ilr.linalg.jitter import absolute_jitter, relative_jitter
+from gpflow_ilr.linalg.jitter import FLOAT32_JITTER, absolute_jitter, least_noise, relative_jitter
 
 
 @contextmanager
@@ -28,3 +28,11 @@ def test_jitter_is_gpflows_in_float64_and_has_a_floor_in_float32() -> None:
         with precision(dtype, jitter):
             assert relative_jitter() == relative
             np.testing.assert_allclose(absolute_jitter(variance), absolute, rtol=1e-6)
+
+
+def test_each_of_several_matrices_has_a_least_noise_of_its_own() -> None:
+    for dtype, share in ((np.float64, 4 * np.finfo(np.float64).eps), (np.float32, FLOAT32_JITTER)):
+        with precision(dtype):
+            diagonals = tf.constant([[1.0, 2.0, 3.0, 4.0], [1e9, 1e9, 1e9, 1e9]], dtype)
+            np.testing.assert_allclose(least_noise(diagonals), [2.5 * share, 1e9 * share], 1e-6)
+            np.testing.assert_allclose(least_noise(diagonals[0]), 2.5 * share, 1e-6)

@@ -407,6 +407,17 @@ def test_neighbours_are_sought_again_once_the_metric_has_changed(compile_, monke
     assert not model.has_stale_neighbours()
 
 
+def test_inside_a_users_function_all_rows_keep_their_neighbours() -> None:
+    model = build("ILRNNGPR", k=kernels.Matern32(0.6, [1.0, 1.0]), num_neighbours=M)
+    compiled = tf.function(model.training_loss_closure(compile=False), autograph=False)
+    np.testing.assert_allclose(compiled(), model.training_loss(), rtol=1e-12)
+    fixed = model._others((model.data[0], model.labels), M)
+    model.kernel.lengthscales.assign([0.1, 9.0])
+    kept = -float(model._log_density(model.data[0], model.labels, *fixed))
+    np.testing.assert_allclose(compiled(), kept, rtol=1e-12)
+    assert model.has_stale_neighbours()  # which tells the user to compile again
+
+
 def test_predictions_have_the_neighbours_of_the_present_metric() -> None:
     model = build("ILRNNGPR", k=kernels.Matern32(0.6, [1.0, 1.0]), num_neighbours=M)
     model.predict_f(XNEW)

@@ -54,7 +54,10 @@ CONJUGATE: dict[str, Build] = {
     f"{cls.__name__} {noise}": lambda data, k, Z, cls=cls, noise=noise: cls(
         data, k, *([Z] if "SGPR" in cls.__name__ else []), num_classes=K, noise=noise
     )
-    for cls in (gi.ILRGPR, gi.DirichletGPR, gi.ILRSGPR, gi.DirichletSGPR)
+    for cls in (
+        *(gi.ILRGPR, gi.DirichletGPR, gi.ILRSGPR, gi.DirichletSGPR),
+        *(gi.ILRNNGPR, gi.DirichletNNGPR),
+    )
     for noise in (NOISES if "SGPR" in cls.__name__ else NOISES[2:])
 }
 
@@ -128,6 +131,7 @@ def test_loss_gradient_and_probabilities_are_those_of_float64_up_to_rounding(nam
 HARD_ROUNDING = len(X_HARD) * EPSILON / FLOAT32_JITTER
 HARD = [
     *("ILRGPR per_output", "DirichletGPR per_class", "ILRSGPR per_class", "ILRSGPR per_output"),
+    *("ILRNNGPR per_output", "DirichletNNGPR per_class"),
     *("DirichletSGPR shared", *UNCOLLAPSED, *AUGMENTED, *SPARSE_AUGMENTED),
 ]
 
@@ -150,7 +154,10 @@ def test_duplicated_inducing_inputs_and_rows_are_survived(name: str) -> None:
         loss, gradient = loss_and_gradient(model, (X_HARD, Y_HARD))
         model = sampled(model) if name in AUGMENTED else model
         p = probabilities(model, X_HARD)
-        draws = model.predict_f_samples(tf.constant(X_HARD, tf.float32), 2)
+        # Neighbours have no covariances between rows.
+        draws = model.predict_f_samples(
+            tf.constant(X_HARD, tf.float32), 2, full_cov="NNGPR" not in name
+        )
     for values in (loss, gradient, p, draws):
         assert np.all(np.isfinite(values))
     np.testing.assert_allclose(np.sum(p, axis=1), 1.0, atol=100 * EPSILON)
