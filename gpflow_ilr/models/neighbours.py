@@ -1,21 +1,12 @@
 """Nearest-neighbour classifiers: exact regression of each row on the training rows nearest to it.
 
 For a new row with its m nearest training rows S, in the kernel's own metric, weights
-<<<<<<< HEAD
 w = (K_SS + V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model of
 those rows alone would say. The cost of a row does not grow with N beyond the search, and all outputs
 that share their noise share the weights. Leave-one-out is the same formula without the row itself, so
 the leave-one-out density of some rows is the training objective, and calibration is as everywhere.
 (GPnn, Allison et al., 2023, is the regression case.) With all rows as neighbours this is the exact
 model.
-=======
-w = (K_SS + V)⁻¹ k_S* give the mean Σ_s w_s t_s and the variance k** − wᵀ k_S*: what an exact model
-of those rows alone would say. The cost of a row does not grow with N beyond the search, and all
-outputs that share their noise share the weights. Leave-one-out is the same formula without the row
-itself, so the leave-one-out density of some rows is the training objective, and calibration is as
-everywhere. (GPnn, Allison et al., 2023, is the regression case.) With all rows as neighbours this
-is the exact model.
->>>>>>> nntests
 
 Weak where labels are noisy everywhere and m is small. Predictions jump where neighbours change, so
 there are no gradients across such changes, and no covariances between rows.
@@ -24,7 +15,6 @@ there are no gradients across such changes, and no covariances between rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData, RegressionData
@@ -54,7 +44,6 @@ COPY_TOLERANCE = 2.0**-22
 """Inputs that differ by less, relatively, are the same: a pipeline may have rounded X to float32."""
 
 STALE_METRIC = 0.1
-<<<<<<< HEAD
 """In training, neighbours are sought again once a column's weight in the metric has changed by so large
 a share of the largest weight."""
 
@@ -62,10 +51,6 @@ a share of the largest weight."""
 def _all_neighbours(K: tf.Tensor, V: tf.Tensor) -> list[LocalPrediction]:
     """Every neighbour is weighed."""
     return [local_weights(K, V)]
-=======
-"""In training, neighbours are sought again once lengthscales have changed by so much, relatively to
-each other: a common factor changes no neighbour."""
->>>>>>> nntests
 
 
 class NeighboursClassifier(ConjugateClassifier):
@@ -166,7 +151,6 @@ class NeighboursClassifier(ConjugateClassifier):
         :param weigh: how neighbours are weighed.
         """
         X, labels = rows
-<<<<<<< HEAD
         parts = [
             LocalSpan(span, self.code, self.mean_function).predict(
                 Xnew, tf.gather(X, S), tf.gather(labels, S), weigh
@@ -184,18 +168,6 @@ class NeighboursClassifier(ConjugateClassifier):
             [Xnew, *neighbours],
             self._chunk(neighbours[0].shape[1]),
         )
-=======
-        spans = [LocalSpan(s, self.code, self.mean_function) for s in self.output_spans]
-
-        def predict(Xnew: tf.Tensor, *neighbours: tf.Tensor) -> list[tf.Tensor]:
-            parts = [
-                span.predict(Xnew, tf.gather(X, S), tf.gather(labels, S), weigh)
-                for span, S in zip(spans, neighbours, strict=True)
-            ]
-            return [tf.concat(results, axis=1) for results in zip(*parts, strict=True)]
-
-        return map_rows(predict, [Xnew, *neighbours], self._chunk(neighbours[0].shape[1]))
->>>>>>> nntests
 
     def _chunk(self, count: int) -> int:
         """Rows at a time, so that memory does not grow with their number."""
@@ -299,7 +271,6 @@ class NeighboursClassifier(ConjugateClassifier):
         rows = self._rows(None)
         return self._log_density(*rows, *self._training_neighbours(rows))
 
-<<<<<<< HEAD
     def _training_neighbours(self, rows: Rows) -> list[tf.Tensor]:
         """Neighbours of some rows in a metric that may be a little stale.
 
@@ -310,8 +281,6 @@ class NeighboursClassifier(ConjugateClassifier):
         with tf.init_scope():
             return self._others(rows, self.num_neighbours, STALE_METRIC)
 
-=======
->>>>>>> nntests
     def _log_density(self, X: tf.Tensor, labels: tf.Tensor, *neighbours: tf.Tensor) -> tf.Tensor:
         """Σ log p(y_n | neighbours of row n) over some rows, scaled to all rows, []."""
 
@@ -345,12 +314,8 @@ class NeighboursClassifier(ConjugateClassifier):
         """The loss −Σ log p(y_n | neighbours of row n), of all rows or estimated from a batch.
 
         Neighbours are sought again when the metric has changed (:data:`STALE_METRIC`). Inside a
-<<<<<<< HEAD
         function that the caller compiles, those of all rows, or of (X, y), stay as they are;
         :func:`gpflow_ilr.training.fit` starts again with others where that is called for.
-=======
-        function that the caller compiles, all rows keep theirs, and batches seek theirs at each call.
->>>>>>> nntests
 
         :param data: rows to predict: (X, y), or an iterator of batches. Training rows are predicted
             without themselves, others as they are. None for the model's own rows.
@@ -379,15 +344,7 @@ class NeighboursClassifier(ConjugateClassifier):
                 rows = self._rows(drawn)
             else:
                 rows = self._rows(None)
-<<<<<<< HEAD
             return evaluate(*rows, *self._training_neighbours(rows))
-=======
-            # Batches that a graph draws are known to the graph alone.
-            all_rows = data is None and batch_size is None
-            with tf.init_scope() if all_rows else nullcontext():
-                neighbours = self._others(rows, self.num_neighbours, STALE_METRIC)
-            return evaluate(*rows, *neighbours)
->>>>>>> nntests
 
         return closure
 
