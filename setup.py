@@ -15,6 +15,7 @@ EXTRAS = {
     "plot": ["matplotlib>=3.7", "mpltern>=1.0"],
     "sklearn": ["scikit-learn>=1.7"],
     "keras": ["keras>=3.10", "tf-keras"],
+    "neighbours": ["faiss-cpu>=1.8"],
     "augmented": ["polyagamma>=2.0", "threadpoolctl>=3.0", "tqdm"],
 }
 EXTRAS["examples"] = [*EXTRAS["plot"], *EXTRAS["sklearn"]]
@@ -22,6 +23,7 @@ EXTRAS["test"] = [
     *EXTRAS["examples"],
     *EXTRAS["keras"],
     *EXTRAS["augmented"],
+    *EXTRAS["neighbours"],
     "pytest>=8",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",
@@ -33,7 +35,13 @@ EXTRAS["test"] = [
 EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.8", "mypy>=1.11"]
 # GPyTorch, the peer of the benchmarks, pulls in torch (several gigabytes), so `all` leaves it out.
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
-EXTRAS["benchmarks"] = [*EXTRAS["examples"], "gpytorch>=1.15", "psutil"]
+EXTRAS["benchmarks"] = [
+    *EXTRAS["examples"],
+    *EXTRAS["neighbours"],
+    "gpytorch>=1.15",
+    "catboost>=1.2",
+    "psutil",
+]
 
 setup(
     name="gpflow_ilr",

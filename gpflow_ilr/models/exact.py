@@ -94,7 +94,7 @@ class ExactClassifier(ConjugateClassifier):
     def loo_at_noise(self, rows: tf.Tensor) -> Callable[[float], Marginals]:
         """Leave-one-out as a function of the noise, at one factorisation for each.
 
-        The eigenbasis of K would serve every noise, but costs as much as 13 to 30 factorisations
+        The eigenbasis of K would serve every noise, but costs as much as 11 to 32 factorisations
         (measured for 100 to 2000 rows, one core).
 
         :param rows: which training rows.
