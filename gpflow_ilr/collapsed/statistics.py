@@ -279,4 +279,6 @@ def _per_group(
             lambda start, *_: start < stop, step, [offsets[group], *zeros], parallel_iterations=1
         )[1:]
 
+    if groups.num_groups == 1:  # a loop over one group would only be traced in vain
+        return [total[None] for total in visit_group(tf.constant(0))]
     return stack_over(visit_group, groups.num_groups)
