@@ -66,7 +66,9 @@ def catboost(data: Split) -> np.ndarray:
 
     X, y, X_test, _ = data
     held_out = len(X) // 10
-    model = CatBoostClassifier(600, early_stopping_rounds=30, verbose=False, thread_count=-1)
+    model = CatBoostClassifier(
+        600, early_stopping_rounds=30, verbose=False, allow_writing_files=False
+    )
     model.fit(X[held_out:], y[held_out:], eval_set=(X[:held_out], y[:held_out]))
     return model.predict_proba(X_test)
 
