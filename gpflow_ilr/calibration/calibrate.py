@@ -17,6 +17,7 @@ from gpflow.base import RegressionData
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.result import Calibration
 from gpflow_ilr.calibration.search import (
+    NOISE_FACTOR,
     choose_neighbours,
     choose_noise,
     choose_sharpness,
@@ -132,8 +133,8 @@ def calibrate(
         if noise:
             reached, flat = _set_noise(self, max_rows)
         if neighbours and _set_neighbours(self, max_rows):
-            if noise:  # which was chosen for another number of neighbours
-                reached, flat = _set_noise(self, max_rows)
+            if noise:  # which was chosen for another number of neighbours, and is not far away
+                reached, flat = _set_noise(self, max_rows, factor=10.0)
             elif not soft:
                 nll = MeanNLL(predict(), code.link)
         if soft or not noise:
@@ -173,12 +174,14 @@ def _ilr_code(model: Calibratable) -> ILRCode:
     return model.code
 
 
-def _set_noise(model: Any, max_rows: int | None) -> tuple[float, bool]:
+def _set_noise(
+    model: Any, max_rows: int | None, factor: float = NOISE_FACTOR
+) -> tuple[float, bool]:
     """Set the noise and L; the NLL that they promise as now coded, and whether less is as good."""
     code = model.code
     old = float(code.noise_variance[0, 0])
     at_noise = model.loo_at_noise(model.spread_rows(max_rows))
-    new = choose_noise(at_noise, code.link, old)
+    new = choose_noise(at_noise, code.link, old, factor)
     code.rescale_noise(new.noise / old)
     code.sharpness.assign(new.sharpness)
     return new.nll, new.flat

@@ -39,7 +39,6 @@ _SCAN_POINTS = 13
 _NOISE_TOLERANCE = 0.05
 FLAT_NLL = 1e-3
 """Nats per row that are worth neither less noise nor more neighbours."""
-_NOISE_POINTS = 5
 _PARABOLAS = 4
 _NLL_TOLERANCE = 1e-4
 
@@ -102,7 +101,10 @@ class NoiseChoice(NamedTuple):
 
 
 def choose_noise(
-    held_out_at: Callable[[float], Marginals], link: tf.Tensor, start: float
+    held_out_at: Callable[[float], Marginals],
+    link: tf.Tensor,
+    start: float,
+    factor: float = NOISE_FACTOR,
 ) -> NoiseChoice:
     """The noise variance, and L, with the smallest mean NLL of held-out labels.
 
@@ -114,6 +116,7 @@ def choose_noise(
     :param held_out_at: predictions and labels for a noise variance.
     :param link: C, [K, P].
     :param start: the present noise variance.
+    :param factor: the noise is sought within this factor of the present one, a power of ten.
     """
     seen: dict[float, tuple[float, float]] = {}  # log noise: NLL, L
 
@@ -122,8 +125,8 @@ def choose_noise(
             seen[x] = choose_sharpness(MeanNLL(held_out_at(float(np.exp(x))), link))[::-1]
         return seen[x][0]
 
-    width = np.log(NOISE_FACTOR)
-    scan = [float(x) for x in np.log(start) + np.linspace(-width, width, _NOISE_POINTS)]
+    width, decades = np.log(factor), round(np.log10(factor))
+    scan = [float(x) for x in np.log(start) + np.linspace(-width, width, 2 * decades + 1)]
     i = int(np.argmin([nll(x) for x in scan]))
     best, flat = scan[i], False
     if 0 < i < len(scan) - 1:

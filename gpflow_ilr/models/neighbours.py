@@ -38,7 +38,7 @@ from gpflow_ilr.models.local_span import LocalSpan, Weigh
 
 __all__ = ["COPY_TOLERANCE", "STALE_METRIC", "NeighboursClassifier"]
 
-_CHUNK_ELEMENTS = 2**22
+_CHUNK_ELEMENTS = 2**23
 
 COPY_TOLERANCE = 2.0**-22
 """Inputs that differ by less, relatively, are the same: a pipeline may have rounded X to float32."""
