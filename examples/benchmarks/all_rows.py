@@ -23,7 +23,7 @@ import numpy as np
 TEST_ROWS = {"letter": 5000, "magic": 5000, "eeg": 4000}
 
 # Family, a lengthscale for each column or one, noise, and rows that the kernel comes from.
-KERNELS = {name: ("SquaredExponential", False, "fixed", 1500) for name in ("letter", "digits")}
+KERNELS = dict.fromkeys(("letter", "digits"), ("SquaredExponential", False, "fixed", 1500))
 OTHER = ("Matern52", True, "shared", 2000)
 
 Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]

@@ -1,8 +1,8 @@
 """GPflow models: exact, collapsed and variational classifiers.
 
 The conjugate ones regress on the pseudo-targets of a label code (:mod:`.conjugate`: what they
-share; :mod:`.exact`, :mod:`.collapsed`: the algebra; :mod:`.sgpr`: the collapsed classes that users
-build). The variational ones are GPflow's SVGP (:mod:`.svgp`, :mod:`.code_svgp`). All predict
+share; :mod:`.exact`, :mod:`.collapsed`, :mod:`.neighbours`: the algebra; :mod:`.sgpr`, :mod:`.nngpr`:
+the classes that users build of the latter two). The variational ones are GPflow's SVGP (:mod:`.svgp`, :mod:`.code_svgp`). All predict
 classes by the functions of :mod:`.probabilities`.
 """
 
