@@ -266,9 +266,10 @@ def _per_group(
     visit: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], list[tf.Tensor]],
 ) -> list[tf.Tensor]:
     """Sum ``visit(group, start, stop)`` over the chunks of each group; stack over the groups."""
-    num_rows = groups.offsets[-1]
-    if groups.num_groups == 1 and num_rows <= chunk:  # no loops to trace
-        return [x[None] for x in visit(tf.constant(0), tf.constant(0), tf.constant(num_rows))]
+    known = isinstance(groups.offsets, np.ndarray)
+    if known and groups.num_groups == 1 and groups.offsets[-1] <= chunk:  # no loops to trace
+        ends = tf.constant(0), tf.constant(groups.offsets[-1])
+        return [x[None] for x in visit(tf.constant(0), *ends)]
     zeros = [tf.zeros(shape, default_float()) for shape in shapes]
     offsets = tf.convert_to_tensor(groups.offsets)
 

@@ -2,8 +2,8 @@
 
 The conjugate ones regress on the pseudo-targets of a label code (:mod:`.conjugate`: what they
 share; :mod:`.exact`, :mod:`.collapsed`, :mod:`.neighbours`: the algebra; :mod:`.sgpr`, :mod:`.nngpr`:
-the classes that users build of the latter two). The variational ones are GPflow's SVGP (:mod:`.svgp`, :mod:`.code_svgp`). All predict
-classes by the functions of :mod:`.probabilities`.
+the classes that users build of the latter two). The variational ones are GPflow's SVGP
+(:mod:`.svgp`, :mod:`.code_svgp`). All predict classes by the functions of :mod:`.probabilities`.
 """
 
 from gpflow_ilr.models.code_svgp import CodeSVGP
