@@ -331,7 +331,7 @@ def test_products_in_strips_equal_numpy(
     size: int, num_strips: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "STRIP", 10)
-    monkeypatch.setattr(module, "WIDE_STRIP", 30)
+    monkeypatch.setattr(module, "WIDEST_STRIP", 30)
     W, B = np.tril(rng.normal(size=(size, size))), rng.normal(size=(size, 6))
     strips = lower_product_strips(tf.constant(W), tf.constant(B))
     assert len(strips) == num_strips
