@@ -125,3 +125,19 @@ def test_one_matrix_is_all_the_memory(function: Callable[..., Any]) -> None:
     function(kernel, inputs[0][:200], inputs[1][:200], V[:200])  # whatever is loaded once
     peak = peak_bytes(lambda: function(kernel, *inputs, V))
     assert 0.4 < peak / (8 * SIZE**2) < 1.3
+
+
+@pytest.mark.parametrize("size", [16, 40, 47])
+def test_large_matrices_are_factorised_by_blocks(
+    size: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, B = tf.constant(rng.normal(size=(size, 2))), tf.constant(rng.normal(size=(size, 3)))
+    V = tf.constant(rng.uniform(0.1, 0.2, size))
+    kernel = gpflow.kernels.Matern32()
+    whole = inverse_factor_and_solution(kernel, X, B, V)
+    monkeypatch.setattr(module, "_LARGEST_CALL", 8)
+    blocked = inverse_factor_and_solution(kernel, X, B, V)
+    for ours, expected in zip(blocked, whole, strict=True):
+        np.testing.assert_allclose(ours, expected, atol=1e-12)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"K \+ V is not finite"):
+        inverse_factor_and_solution(kernel, X, B, -2.0 * tf.ones_like(V))
