@@ -75,16 +75,17 @@ def neighbours(data: Split, name: str, most: int, choose: bool) -> np.ndarray:
 
 
 def exact(data: Split, name: str, most: int) -> np.ndarray:
-    """The noise is that of 64 neighbours, where leave-one-out is cheap, λ the model's own."""
+    """Noise and λ are those of 64 neighbours, where leave-one-out is cheap."""
     import gpflow_ilr as gi
 
     X, y, X_test, _ = data
     sample = fitted_to_sample(X, y, name, most)
     K, noise = sample.code.num_classes, float(sample.code.noise_variance[0, 0])
     near = gi.ILRNNGPR((X, y), sample.kernel, num_classes=K, noise_variance=noise)
-    noise = near.calibrate(noise=True).noise_variance
-    model = gi.ILRGPR((X, y), sample.kernel, num_classes=K, noise_variance=noise)
-    print(f"    {model.calibrate(max_rows=1024)}".replace("\n", "\n    "), flush=True)
+    found = near.calibrate(noise=True)
+    print(f"    {found}".replace("\n", "\n    "), flush=True)
+    chosen = {"noise_variance": found.noise_variance, "smoothing": found.smoothing}
+    model = gi.ILRGPR((X, y), sample.kernel, num_classes=K, **chosen)
     return model.posterior().predict_y(X_test)[0].numpy()
 
 

@@ -30,6 +30,7 @@ from gpflow_ilr.inputs.rows import check_data
 __all__ = ["Calibratable", "calibrate", "smoothing"]
 
 _SOFT_ROUNDS = 20
+_FEW_ROWS = 512
 
 HeldOutRows = tuple[tf.Tensor, tf.Tensor]
 
@@ -132,12 +133,14 @@ def calibrate(
         present_count = getattr(self, "num_neighbours", None)
         if noise:
             reached, flat = _set_noise(self, max_rows)
+        sharpness_is_best = noise and not soft
         if neighbours and _set_neighbours(self, max_rows):
-            if noise:  # which was chosen for another number of neighbours, and is not far away
-                reached, flat = _set_noise(self, max_rows, factor=10.0)
-            elif not soft:
+            if noise:  # which was chosen for another number, and is not far away: few rows will do
+                _, flat = _set_noise(self, min(max_rows or _FEW_ROWS, _FEW_ROWS), factor=10.0)
+            if not soft:
                 nll = MeanNLL(predict(), code.link)
-        if soft or not noise:
+            sharpness_is_best = False
+        if not sharpness_is_best:
             sharpness, reached = choose_sharpness(nll)
             code.sharpness.assign(sharpness)
         if not reached < after:

@@ -7,7 +7,7 @@ seen (by leave-one-out, or validation rows), the best L minimises a function of 
     NLL(L) = −mean log E[softmax(L C f)]_y.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -23,7 +23,7 @@ from gpflow_ilr.expectations import (
 from gpflow_ilr.expectations.logarithms import label_log_density
 from gpflow_ilr.inputs.labels import membership
 
-__all__ = ["Marginals", "MeanNLL", "NLLOfSharpness", "label_nll", "search_nodes"]
+__all__ = ["LeftOutAtNoise", "Marginals", "MeanNLL", "NLLOfSharpness", "label_nll", "search_nodes"]
 
 _SCAN_ROWS = 512
 _SEARCH_ELEMENTS = 2**18
@@ -40,6 +40,10 @@ class Marginals(NamedTuple):
     """[N, P], or [N, 1] where the outputs share it."""
     labels: tf.Tensor
     """[N] or [N, K], as :func:`gpflow_ilr.inputs.labels.as_labels` returns them."""
+
+
+LeftOutAtNoise = Callable[[Sequence[float]], Sequence[Marginals]]
+"""From several noise variances to leave-one-out predictions of the same rows with each."""
 
 
 def search_nodes(num_latent_gps: int, num_rows: int) -> NodeRule:

@@ -11,7 +11,12 @@ import numpy as np
 import tensorflow as tf
 from scipy.optimize import minimize_scalar
 
-from gpflow_ilr.calibration.criterion import Marginals, MeanNLL, NLLOfSharpness
+from gpflow_ilr.calibration.criterion import (
+    LeftOutAtNoise,
+    Marginals,
+    MeanNLL,
+    NLLOfSharpness,
+)
 from gpflow_ilr.codes import MAX_SMOOTHING, sharpness_of
 
 __all__ = [
@@ -101,7 +106,7 @@ class NoiseChoice(NamedTuple):
 
 
 def choose_noise(
-    held_out_at: Callable[[float], Marginals],
+    held_out_at: LeftOutAtNoise,
     link: tf.Tensor,
     start: float,
     factor: float = NOISE_FACTOR,
@@ -109,24 +114,31 @@ def choose_noise(
     """The noise variance, and L, with the smallest mean NLL of held-out labels.
 
     Predictions at another noise may cost a factorisation, so few are asked for: a scan in factors of
-    ten, because the NLL may have several valleys, and parabolas between the neighbours of its best.
+    ten, all at once, because the NLL may have several valleys, and parabolas between the neighbours
+    of its best.
     Where rows are many for what they determine, the NLL falls for ever as the noise does, but ever
     less: then the largest noise is taken below which less gains nothing (``FLAT_NLL``).
 
-    :param held_out_at: predictions and labels for a noise variance.
+    :param held_out_at: predictions and labels for each of several noise variances.
     :param link: C, [K, P].
     :param start: the present noise variance.
     :param factor: the noise is sought within this factor of the present one, a power of ten.
     """
     seen: dict[float, tuple[float, float]] = {}  # log noise: NLL, L
 
+    def visit(points: Sequence[float]) -> None:
+        predictions = held_out_at([float(np.exp(x)) for x in points])
+        for x, held_out in zip(points, predictions, strict=True):
+            seen[x] = choose_sharpness(MeanNLL(held_out, link))[::-1]
+
     def nll(x: float) -> float:
         if x not in seen:
-            seen[x] = choose_sharpness(MeanNLL(held_out_at(float(np.exp(x))), link))[::-1]
+            visit([x])
         return seen[x][0]
 
     width, decades = np.log(factor), round(np.log10(factor))
     scan = [float(x) for x in np.log(start) + np.linspace(-width, width, 2 * decades + 1)]
+    visit(scan)
     i = int(np.argmin([nll(x) for x in scan]))
     best, flat = scan[i], False
     if 0 < i < len(scan) - 1:

@@ -57,14 +57,16 @@ def covariance(kernel: Kernel, X: TensorType, Y: TensorType | None = None) -> tf
 
     :param kernel: any single-output kernel.
     :param X: [..., N, D].
-    :param Y: [..., M, D]; None for X itself.
+    :param Y: [..., M, D]; None for X itself, for each batch on its own.
     """
     X, Y = tf.convert_to_tensor(X), None if Y is None else tf.convert_to_tensor(Y)
     if type(kernel) is Sum:
         return tf.add_n([covariance(k, X, Y) for k in kernel.kernels])
     if type(kernel) is Product:
         return functools.reduce(tf.multiply, [covariance(k, X, Y) for k in kernel.kernels])
-    if not (_is_plain(kernel) and X.shape.rank == 2 and (Y is None or Y.shape.rank == 2)):
+    # Of two batches GPflow means the covariances between all rows of both.
+    known = X.shape.rank if Y is None else X.shape.rank == Y.shape.rank == 2
+    if not (known and _is_plain(kernel)):
         return kernel(X, Y)
     X, Y = _centred(*kernel.slice(X, Y))
     smallest = tf.constant(np.finfo(X.dtype.as_numpy_dtype).tiny ** 0.25, X.dtype)
@@ -126,8 +128,9 @@ def _largest_norm(kernel: Kernel, dtype: tf.DType) -> float:
 
 def _centred(X: tf.Tensor, Y: tf.Tensor | None) -> tuple[tf.Tensor, tf.Tensor | None]:
     """Both less the mean of X, which stationary kernels do not see, but rounding does."""
-    num_rows = tf.maximum(tf.shape(X)[0], 1)  # the mean of no rows is zero
-    mean = tf.stop_gradient(tf.reduce_sum(X, axis=0) / tf.cast(num_rows, X.dtype))
+    num_rows = tf.maximum(tf.shape(X)[-2], 1)  # the mean of no rows is zero
+    total = tf.reduce_sum(X, axis=-2, keepdims=True)
+    mean = tf.stop_gradient(total / tf.cast(num_rows, X.dtype))
     return X - mean, None if Y is None else Y - mean
 
 
@@ -140,9 +143,9 @@ def _cosines(X: tf.Tensor, Y: tf.Tensor | None, lengthscales: tf.Tensor) -> tf.T
     """The matrix of cos 2π Σ_d (x_d − y_d)/ℓ_d."""
 
     def on_circle(X: tf.Tensor) -> tf.Tensor:
-        turns = tf.reduce_sum(X / lengthscales, axis=1, keepdims=True)
+        turns = tf.reduce_sum(X / lengthscales, axis=-1, keepdims=True)
         phase = 2 * np.pi * (turns - tf.stop_gradient(tf.floor(turns)))
-        return tf.concat([tf.cos(phase), tf.sin(phase)], axis=1)
+        return tf.concat([tf.cos(phase), tf.sin(phase)], axis=-1)
 
     left = on_circle(X)
     return tf.matmul(left, left if Y is None else on_circle(Y), transpose_b=True)
@@ -158,14 +161,14 @@ def _squared_distances(
 ) -> tf.Tensor:
     """The matrix of c ‖(x − y)/ℓ‖² + d; rounding may turn a distance of 0 negative.
 
-    :param X: [N, D].
-    :param Y: [M, D]; None for X itself.
+    :param X: [..., N, D].
+    :param Y: [..., M, D]; None for X itself.
     :param lengthscales: ℓ, [] or [D].
     :param limit: the largest ‖x/ℓ‖² that is expanded; beyond it, columns are subtracted.
     :param c: a factor.
     :param d: a summand.
     """
-    dtype = X.dtype
+    dtype, all_rows = X.dtype, list(range(X.shape.rank - 1))
 
     @tf.custom_gradient
     def distances(
@@ -173,7 +176,7 @@ def _squared_distances(
     ) -> tuple[tf.Tensor, Callable[..., Any]]:
         scaled = [x / lengthscales for x in (X, *Ys)]
         squares = [tf.square(x) for x in scaled]
-        largest = functools.reduce(tf.maximum, [tf.reduce_max(x, axis=0) for x in squares])
+        largest = functools.reduce(tf.maximum, [tf.reduce_max(x, axis=all_rows) for x in squares])
         num_columns = tf.size(largest) if largest.shape[0] is None else largest.shape[0]
         near = largest * tf.cast(num_columns, dtype) <= limit
         far = tf.cast(tf.logical_not(near), dtype)
@@ -181,13 +184,13 @@ def _squared_distances(
         def add_far_columns(
             term: Callable[[tf.Tensor, tf.Tensor], tuple[tf.Tensor, ...]], *start: tf.Tensor
         ) -> list[tf.Tensor]:
-            """Add ``term(differences, indicator)``, [N, M] and [D], of each far column."""
+            """Add ``term(differences, indicator)``, [..., N, M] and [D], of each far column."""
 
             def step(far: tf.Tensor, *sums: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 column = tf.argmax(far)
-                left, right = (tf.gather(x, column, axis=1) for x in (scaled[0], scaled[-1]))
+                left, right = (tf.gather(x, column, axis=-1) for x in (scaled[0], scaled[-1]))
                 indicator = tf.one_hot(column, num_columns, dtype=dtype)
-                terms = term(left[:, None] - right, indicator)
+                terms = term(left[..., :, None] - right[..., None, :], indicator)
                 return far - indicator, *(a + b for a, b in zip(sums, terms, strict=True))
 
             return tf.while_loop(
@@ -199,10 +202,10 @@ def _squared_distances(
             )[1:]
 
         expanded = [tf.where(near, x, tf.zeros([], dtype)) for x in scaled]
-        norms = [tf.reduce_sum(tf.square(x), axis=1, keepdims=True) for x in expanded]
+        norms = [tf.reduce_sum(tf.square(x), axis=-1, keepdims=True) for x in expanded]
         ones = [tf.ones_like(x) for x in norms]
-        left = tf.concat([-2.0 * c * expanded[0], c * norms[0] + d, c * ones[0]], axis=1)
-        right = tf.concat([expanded[-1], ones[-1], norms[-1]], axis=1)
+        left = tf.concat([-2.0 * c * expanded[0], c * norms[0] + d, c * ones[0]], axis=-1)
+        right = tf.concat([expanded[-1], ones[-1], norms[-1]], axis=-1)
         (r2,) = add_far_columns(
             lambda difference, _: (c * tf.square(difference),),
             tf.matmul(left, right, transpose_b=True),
@@ -210,20 +213,20 @@ def _squared_distances(
 
         def gradient(G: tf.Tensor) -> tuple[tf.Tensor, ...]:
             # Σ_j G_ij [y_j, 1, ‖y_j‖²] and Σ_i G_ij [−2c x_i, c ‖x_i‖² + d, c].
-            GY, rows, _ = tf.split(tf.matmul(G, right), [-1, 1, 1], axis=1)
-            GX, _, columns = tf.split(tf.matmul(G, left, transpose_a=True), [-1, 1, 1], axis=1)
+            GY, rows, _ = tf.split(tf.matmul(G, right), [-1, 1, 1], axis=-1)
+            GX, _, columns = tf.split(tf.matmul(G, left, transpose_a=True), [-1, 1, 1], axis=-1)
             dX = 2.0 * c * (rows * expanded[0] - GY)
             dY = 2.0 * columns * expanded[-1] + GX
             # ℓ ∂/∂ℓ = − x ∂/∂x − y ∂/∂y.
-            d_log = -tf.reduce_sum(dX * expanded[0], axis=0)
-            d_log -= tf.reduce_sum(dY * expanded[-1], axis=0)
+            d_log = -tf.reduce_sum(dX * expanded[0], axis=all_rows)
+            d_log -= tf.reduce_sum(dY * expanded[-1], axis=all_rows)
 
             def far_terms(difference: tf.Tensor, indicator: tf.Tensor) -> tuple[tf.Tensor, ...]:
                 # By differences too: x Σ_j G_ij − Σ_j G_ij y_j would cancel.
                 slope = 2.0 * c * G * difference
                 return (
-                    tf.reduce_sum(slope, axis=1, keepdims=True) * indicator,
-                    -tf.reduce_sum(slope, axis=0)[:, None] * indicator,
+                    tf.reduce_sum(slope, axis=-1, keepdims=True) * indicator,
+                    -tf.reduce_sum(slope, axis=-2)[..., None] * indicator,
                     -tf.reduce_sum(slope * difference) * indicator,
                 )
 

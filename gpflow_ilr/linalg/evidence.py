@@ -17,13 +17,12 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from scipy.linalg import eigh
 
-from gpflow_ilr.linalg.inverse_factors import InverseFactor, inverse_cholesky
+from gpflow_ilr.linalg.inverse_factors import InverseFactor, has_values_on_cpu, inverse_cholesky
 from gpflow_ilr.linalg.jitter import relative_jitter
 from gpflow_ilr.linalg.row_chunks import stack_over
 
 __all__ = [
     "LARGE_EIGENBASIS",
-    "has_values_on_cpu",
     "relative_inverse_cholesky",
     "spd_inverse",
     "inverse_diagonal_and_solution",
@@ -52,14 +51,6 @@ def relative_inverse_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
     smallest = tf.constant(np.sqrt(np.finfo(K.dtype.as_numpy_dtype).tiny), K.dtype)
     jitter = relative_jitter() * tf.maximum(tf.reduce_mean(diagonal), smallest)
     return inverse_cholesky(tf.linalg.set_diag(K, diagonal + jitter), name).dense()
-
-
-def has_values_on_cpu(A: tf.Tensor) -> bool:
-    """Whether SciPy can work on a tensor: outside graphs, in the memory of the CPU.
-
-    :param A: any tensor.
-    """
-    return tf.executing_eagerly() and tf.DeviceSpec.from_string(A.device).device_type == "CPU"
 
 
 @tf.custom_gradient

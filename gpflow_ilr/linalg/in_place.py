@@ -5,12 +5,14 @@ the factor will be, and LAPACK turns A into its Cholesky factor L, and L into W 
 
     α = A⁻¹ B from L,   (A⁻¹)_nn = |L⁻¹ e_n|² for some rows n, or the norms of W's columns for all.
 
-That is one N × N matrix and about ⅔ N³ multiplications and additions, on all cores, where TensorFlow's
-own kernels hold seven and factorise on one core. They do it in graphs, on other devices, and where
-gradients are asked for, which LAPACK's results get by computing everything again.
+That is one N × N matrix and about ⅔ N³ multiplications and additions, half of them for W, which
+predictions do without; on all cores, where TensorFlow's own kernels hold seven and factorise on one.
+They do it in graphs, on other devices, and where gradients are asked for, which LAPACK's results get
+by computing everything again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,15 @@ from gpflow.kernels import Kernel
 from scipy.linalg import get_blas_funcs, get_lapack_funcs
 
 from gpflow_ilr.linalg.covariances import covariance
-from gpflow_ilr.linalg.evidence import has_values_on_cpu, inverse_diagonal_and_solution
-from gpflow_ilr.linalg.inverse_factors import cholesky_error, inverse_cholesky
+from gpflow_ilr.linalg.evidence import inverse_diagonal_and_solution
+from gpflow_ilr.linalg.inverse_factors import (
+    block_edges,
+    cholesky_error,
+    has_values_on_cpu,
+    substitution_factor,
+)
 
-__all__ = ["inverse_factor_and_solution", "left_out_terms"]
+__all__ = ["factor_and_solution", "left_out_terms"]
 
 _BLOCK_ELEMENTS = 2**22
 _BLOCK_ROWS = 64
@@ -35,10 +42,12 @@ _ALIGNMENT = 64
 Results = Sequence[tf.Tensor]
 
 
-def inverse_factor_and_solution(
+def factor_and_solution(
     kernel: Kernel, X: tf.Tensor, B: tf.Tensor, V: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """W = L⁻¹ for L Lᵀ = A = K + diag V, [N, N], and α = A⁻¹ B, [N, P]: what predictions need.
+    """L of L Lᵀ = A = K + diag V, [N, N], for :mod:`.substitution`, and α = A⁻¹ B, [N, P].
+
+    What predictions need. The diagonal blocks of L are inverted.
 
     Gradients flow into the arguments and the kernel's variables; other tensors that the kernel reads
     are constants in eager mode.
@@ -50,18 +59,21 @@ def inverse_factor_and_solution(
     """
 
     def by_tensorflow(X: tf.Tensor, B: tf.Tensor, V: tf.Tensor) -> Results:
-        W = inverse_cholesky(_noisy(kernel, X, V), "K + V").dense()
-        return W, tf.matmul(W, tf.matmul(W, B), transpose_a=True)
+        S, W = substitution_factor(_noisy(kernel, X, V), "K + V")
+        return S, W.transposed_product(W.product(B))
 
     def by_lapack(X: tf.Tensor, B: tf.Tensor, V: tf.Tensor) -> Results:
         L = _cholesky(kernel, X, V)
         alpha = _solution(L, B)
-        _invert(L)
+        for i, j in pairwise(block_edges(len(L))):
+            block = L[i:j, i:j].copy()
+            _invert(block)
+            L[i:j, i:j] = block
         # The tensor is the matrix: TensorFlow neither copies it nor lets NumPy free it.
         return tf.experimental.dlpack.from_dlpack(L.__dlpack__()), tf.constant(alpha)
 
-    W, alpha = _either(by_lapack, by_tensorflow, [X, B, V])
-    return W, alpha
+    L, alpha = _either(by_lapack, by_tensorflow, [X, B, V])
+    return L, alpha
 
 
 def left_out_terms(
@@ -69,7 +81,7 @@ def left_out_terms(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """The diagonal of C = (K + diag V)⁻¹, [n], and C B, [n, P], at some rows: what leave-one-out needs.
 
-    Gradients are as in :func:`inverse_factor_and_solution`.
+    Gradients are as in :func:`factor_and_solution`.
 
     :param kernel: any single-output kernel.
     :param X: [N, D].

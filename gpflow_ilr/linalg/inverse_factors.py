@@ -27,8 +27,11 @@ __all__ = [
     "cholesky_error",
     "cholesky_or_error",
     "gram_of_strips",
+    "has_values_on_cpu",
+    "block_edges",
     "inverse_cholesky",
     "lower_product_strips",
+    "substitution_factor",
     "triangular_inverse",
 ]
 
@@ -42,7 +45,6 @@ MAX_STRIPS = 4
 
 WIDEST_STRIP = 600
 """Strips of large matrices are no wider, so that less is computed in vain; TensorFlow copies each."""
-
 
 _FAILED = (
     "The Cholesky factor of {} is not finite: the matrix is not positive definite in this "
@@ -61,7 +63,12 @@ def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
     :param A: [..., M, M], positive definite.
     :param name: what A is, for the error.
     """
-    return tf.debugging.check_numerics(tf.linalg.cholesky(A), f"{_FAILED.format(name)} Numerics")
+    L = tf.linalg.cholesky(A)
+    # What is not finite to the left of the diagonal is not finite on it.
+    diagonal = tf.linalg.diag_part(L)
+    check = tf.debugging.check_numerics(diagonal, f"{_FAILED.format(name)} Numerics")
+    with tf.control_dependencies([check]):
+        return tf.identity(L)
 
 
 def cholesky_error(name: str) -> tf.errors.InvalidArgumentError:
@@ -178,6 +185,37 @@ def inverse_cholesky(A: tf.Tensor, name: str) -> InverseFactor:
     return _factorised(A, name)[1]
 
 
+def substitution_factor(A: tf.Tensor, name: str) -> tuple[tf.Tensor, InverseFactor]:
+    """The Cholesky factor L of A with its diagonal blocks inverted (:mod:`.substitution`), and L⁻¹.
+
+    :param A: [..., M, M], positive definite; only its lower triangle is read.
+    :param name: what A is, for the error.
+    """
+
+    def with_inverse_blocks(L: tf.Tensor | _FactorBlocks, W: InverseFactor) -> tf.Tensor:
+        if not (isinstance(L, _FactorBlocks) and isinstance(W, _Blocks)):
+            return W.dense()
+        first, last = (
+            with_inverse_blocks(*pair) for pair in ((L.first, W.first), (L.last, W.last))
+        )
+        below = tf.linalg.matrix_transpose(L.upper)
+        return _joined(first, tf.zeros_like(L.upper), below, last)
+
+    L, W = _factorised(A, name)
+    return with_inverse_blocks(L, W), W
+
+
+def block_edges(size: int) -> list[int]:
+    """Where the diagonal blocks of a factor of some size begin, and where the last one ends.
+
+    :param size: M.
+    """
+    if size < LARGE_FACTOR:
+        return [0, size]
+    half = size // 2
+    return [*block_edges(half)[:-1], *(half + edge for edge in block_edges(size - half))]
+
+
 def triangular_inverse(factor: tf.Tensor) -> tf.Tensor:
     """L⁻¹ for a lower triangular L.
 
@@ -236,6 +274,14 @@ def lower_product_strips(W: tf.Tensor, B: tf.Tensor) -> list[tf.Tensor]:
     return [
         tf.matmul(W[..., start:stop, :stop], B[..., :stop, :]) for start, stop in pairwise(edges)
     ]
+
+
+def has_values_on_cpu(A: tf.Tensor) -> bool:
+    """Whether NumPy and SciPy can work on a tensor: outside graphs, in the memory of the CPU.
+
+    :param A: any tensor.
+    """
+    return tf.executing_eagerly() and tf.DeviceSpec.from_string(A.device).device_type == "CPU"
 
 
 def gram_of_strips(strips: list[tf.Tensor]) -> tf.Tensor:

@@ -80,10 +80,10 @@ def _noisy_and_cross_covariance(K: tf.Tensor, V: tf.Tensor) -> tuple[tf.Tensor, 
     """K_SS + V, [n, U, m, m], and k, [n, U, m, 1]."""
     diagonal = tf.linalg.diag_part(K)[:, None, 1:]
     noisy = diagonal + tf.maximum(V, tf.stop_gradient(least_noise(diagonal)[..., None]))
-    m = tf.shape(V)[2]
-    shape = tf.concat([tf.shape(V), [m]], axis=0)
-    A = tf.linalg.set_diag(tf.broadcast_to(K[:, None, 1:, 1:], shape), noisy)
-    return A, tf.broadcast_to(K[:, None, 1:, :1], tf.concat([tf.shape(V), [1]], axis=0))
+    A, k = K[:, None, 1:, 1:], K[:, None, 1:, :1]
+    if V.shape[1] != 1:
+        A, k = (tf.repeat(x, tf.shape(V)[1], axis=1) for x in (A, k))
+    return tf.linalg.set_diag(A, noisy), k
 
 
 def _prediction(K: tf.Tensor, k: tf.Tensor, w: tf.Tensor) -> LocalPrediction:

@@ -6,7 +6,7 @@ rows and what follows from them. This module connects both with GPflow's kernels
 and models; :mod:`gpflow_ilr.models.sgpr` has the classes that users build.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
 
-from gpflow_ilr.calibration.criterion import Marginals
+from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.collapsed.bound import (
     WhitenedPosterior,
@@ -349,7 +349,7 @@ class CollapsedClassifier(ConjugateClassifier):
         tensors = [tensor for q in posteriors for tensor in q]
         return sum_rows(log_density, tensors, self.num_data, self._loo_chunk(posteriors))
 
-    def loo_at_noise(self, rows: tf.Tensor) -> Callable[[float], Marginals]:
+    def loo_at_noise(self, rows: tf.Tensor) -> LeftOutAtNoise:
         """Leave-one-out in the eigenbasis G = U diag(g) Uᵀ, where B is diagonal for every noise.
 
         :param rows: which training rows.
@@ -376,7 +376,7 @@ class CollapsedClassifier(ConjugateClassifier):
             )
             return Marginals(mean if offset is None else mean + offset, variance, labels)
 
-        return at
+        return lambda noises: [at(noise) for noise in noises]
 
     def _loo_chunk(self, posteriors: Sequence[WhitenedPosterior]) -> int:
         size = sum(q.L_inv.shape[0] * (1 + q.rotation.shape[0]) for q in posteriors)

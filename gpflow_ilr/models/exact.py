@@ -1,6 +1,6 @@
 """Exact conjugate classifiers: one N × N factor for all outputs that share their noise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData
@@ -8,17 +8,18 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
-from gpflow_ilr.calibration import Marginals, calibrate, smoothing
+from gpflow_ilr.calibration import calibrate, smoothing
+from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.kernels import OutputSpan
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import covariance
 from gpflow_ilr.linalg.evidence import dense_log_evidence
-from gpflow_ilr.linalg.in_place import inverse_factor_and_solution, left_out_terms
-from gpflow_ilr.linalg.inverse_factors import lower_product_strips
+from gpflow_ilr.linalg.in_place import factor_and_solution, left_out_terms
 from gpflow_ilr.linalg.jitter import least_noise
 from gpflow_ilr.linalg.row_chunks import stack_over
+from gpflow_ilr.linalg.substitution import substituted
 from gpflow_ilr.models.conjugate import ConjugateClassifier, Objective
 
 __all__ = ["ExactClassifier", "ILRGPR", "DirichletGPR"]
@@ -91,7 +92,7 @@ class ExactClassifier(ConjugateClassifier):
         """Σ_n log p(y_n | all other rows), in closed form, []."""
         return self.label_log_density(Marginals(*self.leave_one_out(), self.labels))
 
-    def loo_at_noise(self, rows: tf.Tensor) -> Callable[[float], Marginals]:
+    def loo_at_noise(self, rows: tf.Tensor) -> LeftOutAtNoise:
         """Leave-one-out as a function of the noise, at one factorisation for each.
 
         The eigenbasis of K would serve every noise, but costs as much as 11 to 32 factorisations
@@ -109,10 +110,13 @@ class ExactClassifier(ConjugateClassifier):
             V = tf.fill([self.num_data, 1], v)
             return Marginals(*self._left_out(span, targets, V, rows), labels)
 
-        return at
+        return lambda noises: [at(noise) for noise in noises]
 
     def precompute(self) -> list[tf.Tensor]:
-        """X, and for each span α = (K + V)⁻¹ t, [N, P], and L⁻¹ for each noise, [U, N, N]."""
+        """X, and for each span α = (K + V)⁻¹ t, [N, P], and L for each noise, [U, N, N].
+
+        L has its diagonal blocks inverted (:mod:`gpflow_ilr.linalg.substitution`).
+        """
         X = self.data[0]
         cache = [X]
         for span in self.output_spans:
@@ -125,14 +129,14 @@ class ExactClassifier(ConjugateClassifier):
                 V: tf.Tensor = V,
             ) -> list[tf.Tensor]:
                 columns = targets if V.shape[1] == 1 else targets[:, p, None]
-                return list(inverse_factor_and_solution(span.kernel, X, columns, V[:, p]))
+                return list(factor_and_solution(span.kernel, X, columns, V[:, p]))
 
             if V.shape[1] == 1:  # and so no copy of the factor
-                L_inv, alpha = solved(tf.constant(0))
-                cache += [alpha, tf.expand_dims(L_inv, 0)]
+                L, alpha = solved(tf.constant(0))
+                cache += [alpha, tf.expand_dims(L, 0)]
             else:  # one after the other: P factorisations at once may not fit in memory
-                L_inv, alphas = stack_over(solved, V.shape[1])
-                cache += [tf.transpose(alphas[..., 0]), L_inv]
+                L, alphas = stack_over(solved, V.shape[1])
+                cache += [tf.transpose(alphas[..., 0]), L]
         return cache
 
     def conditional(
@@ -146,11 +150,10 @@ class ExactClassifier(ConjugateClassifier):
         """
         means, variances = [], []
         for i, span in enumerate(self.output_spans):
-            alpha, L_inv = cache[2 * i + 1 : 2 * i + 3]
+            alpha, L = cache[2 * i + 1 : 2 * i + 3]
             K = cross_covariance(covariance(span.kernel, cache[0], Xnew))
             means.append(tf.matmul(K, alpha, transpose_a=True))
-            strips = lower_product_strips(L_inv, K[..., None, :, :])
-            explained = tf.add_n([squared_norms(strip, full_cov) for strip in strips])
+            explained = squared_norms(substituted(L, K[..., None, :, :]), full_cov)
             variances.append(prior_covariance(span.kernel, Xnew, full_cov) - explained)
         return tf.concat(means, axis=-1), tf.concat(variances, axis=-3 if full_cov else -1)
 

@@ -10,6 +10,7 @@ from gpflow.mean_functions import MeanFunction
 
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.inputs.kernels import OutputSpan
+from gpflow_ilr.linalg.covariances import covariance
 from gpflow_ilr.linalg.local_regression import LocalPrediction
 
 __all__ = ["LocalSpan", "Weigh"]
@@ -43,7 +44,7 @@ class LocalSpan:
         """
         # One call with the row among its neighbours: GPflow's kernels of two batches would be the
         # covariances between all rows of both.
-        K = self.span.kernel(tf.concat([Xnew[:, None], X], axis=1))
+        K = covariance(self.span.kernel, tf.concat([Xnew[:, None], X], axis=1))
         T = self._targets(X, labels)
         results = []
         for weights, variance in weigh(K, self._noise(labels)):

@@ -22,7 +22,7 @@ from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
-from gpflow_ilr.calibration.criterion import Marginals
+from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
@@ -163,11 +163,15 @@ class NeighboursClassifier(ConjugateClassifier):
         self, rows: Rows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
     ) -> list[tf.Tensor]:
         """:meth:`_local` in memory that does not grow with the number of new rows."""
-        return map_rows(
-            lambda Xnew, *neighbours: self._local(rows, Xnew, neighbours, weigh),
-            [Xnew, *neighbours],
-            self._chunk(neighbours[0].shape[1]),
-        )
+        tensors, chunk = [Xnew, *neighbours], self._chunk(neighbours[0].shape[1])
+
+        def local(Xnew: tf.Tensor, *neighbours: tf.Tensor) -> list[tf.Tensor]:
+            return self._local(rows, Xnew, neighbours, weigh)
+
+        if tf.executing_eagerly() and len(Xnew) > chunk:  # many rows pay for a trace of 0.1 s
+            shapes = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in tensors]
+            local = tf.function(local, input_signature=shapes, autograph=False)
+        return map_rows(local, tensors, chunk)
 
     def _chunk(self, count: int) -> int:
         """Rows at a time, so that memory does not grow with their number."""
@@ -248,19 +252,20 @@ class NeighboursClassifier(ConjugateClassifier):
         neighbours = self._others(some, max(counts))
         return self._left_out(some, neighbours, lambda K, V: nested_weights(K, V, counts))
 
-    def loo_at_noise(self, rows: tf.Tensor) -> Callable[[float], Marginals]:
-        """Leave-one-out as a function of the noise.
+    def loo_at_noise(self, rows: tf.Tensor) -> LeftOutAtNoise:
+        """Leave-one-out as a function of the noise; several share their covariances.
 
         :param rows: which training rows.
         """
         some = self._rows(rows)
         neighbours = self._others(some, self.num_neighbours)
 
-        def at(noise: float) -> Marginals:
+        def at(noises: Sequence[float]) -> list[Marginals]:
             def weigh(K: tf.Tensor, V: tf.Tensor) -> list[LocalPrediction]:
-                return [local_weights(K, tf.fill(tf.shape(V), tf.constant(noise, V.dtype)))]
+                filled = (tf.fill(tf.shape(V), tf.constant(v, V.dtype)) for v in noises)
+                return [local_weights(K, v) for v in filled]
 
-            return self._left_out(some, neighbours, weigh)[0]
+            return self._left_out(some, neighbours, weigh)
 
         return at
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
+from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals, MeanNLL
 from gpflow_ilr.calibration.search import (
     FLAT_NLL,
     NEIGHBOUR_COUNTS,
@@ -119,7 +119,10 @@ class Regression:
         self.K = gpflow.kernels.SquaredExponential(0.3, 0.5)(X).numpy()
         self.visited: list[float] = []
 
-    def __call__(self, noise: float) -> Marginals:
+    def __call__(self, noises: Sequence[float]) -> list[Marginals]:
+        return [self.at(noise) for noise in noises]
+
+    def at(self, noise: float) -> Marginals:
         self.visited.append(noise)
         targets = ILRCode(3).targets.numpy()[self.y]
         C = np.linalg.inv(self.K + noise * np.eye(len(self.y)))
@@ -136,20 +139,24 @@ def test_chosen_noise_is_the_best_of_a_grid_and_takes_few_predictions(start: flo
     assert len(regression.visited) <= 9
     assert all(0.99 / NOISE_FACTOR < x / start < 1.01 * NOISE_FACTOR for x in regression.visited)
     assert noise in regression.visited
-    assert nll == pytest.approx(mean_nll(regression(noise), link, L), rel=1e-12)
+    assert nll == pytest.approx(mean_nll(regression.at(noise), link, L), rel=1e-12)
     grid = np.geomspace(start / NOISE_FACTOR, start * NOISE_FACTOR, 8)
-    values = [choose_sharpness(MeanNLL(regression(x), link))[1] for x in grid]
+    values = [choose_sharpness(MeanNLL(regression.at(x), link))[1] for x in grid]
     # Labels of which most are random want noise, but not the most there is.
     assert 0.02 < noise < 2.0
     # The search stops where a parabola promises less than 1e-4.
     assert nll < min(values) + 1e-4
 
 
-def falling(slope: float) -> Callable[[float], Marginals]:
+def falling(slope: float) -> LeftOutAtNoise:
     """Predictions with errors that grow as some power of the noise."""
     held_out = draw(3, 200, 3.0)
     errors = tf.constant(np.random.default_rng(1).standard_normal(held_out.mean.shape))
-    return lambda noise: held_out._replace(mean=held_out.mean + errors * (noise / 1e-3) ** slope)
+
+    def at(noise: float) -> Marginals:
+        return held_out._replace(mean=held_out.mean + errors * (noise / 1e-3) ** slope)
+
+    return lambda noises: [at(noise) for noise in noises]
 
 
 def test_where_the_criterion_levels_off_the_largest_noise_that_is_as_good_is_taken() -> None:
@@ -157,9 +164,9 @@ def test_where_the_criterion_levels_off_the_largest_noise_that_is_as_good_is_tak
     chosen = choose_noise(predictions, link, start)
     assert chosen.flat
     assert not noise_at_limit(chosen.noise, start)
-    least = choose_sharpness(MeanNLL(predictions(start / NOISE_FACTOR), link))[1]
+    least = choose_sharpness(MeanNLL(*predictions([start / NOISE_FACTOR]), link))[1]
     assert least < chosen.nll < least + FLAT_NLL
-    more = choose_sharpness(MeanNLL(predictions(chosen.noise * 10), link))[1]
+    more = choose_sharpness(MeanNLL(*predictions([chosen.noise * 10]), link))[1]
     assert more > least + FLAT_NLL
 
 

@@ -189,18 +189,34 @@ def test_inputs_of_unknown_rank_are_gpflows(rng: np.random.Generator) -> None:
 
 
 @pytest.mark.parametrize("kind", ISOTROPIC)
-@pytest.mark.parametrize(
-    ("left", "right"), [((2, N), (M,)), ((N,), (2, M)), ((2, N), (4, M)), ((2, N), None)]
-)
-def test_batched_inputs_are_gpflows(
-    kind: type,
-    left: tuple[int, ...],
-    right: tuple[int, ...] | None,
-    rng: np.random.Generator,
+@pytest.mark.parametrize(("left", "right"), [((2, N), (M,)), ((N,), (2, M)), ((2, N), (4, M))])
+def test_two_batches_of_inputs_are_gpflows(
+    kind: type, left: tuple[int, ...], right: tuple[int, ...], rng: np.random.Generator
 ) -> None:
-    kernel, X = kind(**OPTIONS["ard"]), inputs(rng, *left)
-    Y = None if right is None else inputs(rng, *right)
+    kernel, X, Y = kind(**OPTIONS["ard"]), inputs(rng, *left), inputs(rng, *right)
     np.testing.assert_array_equal(covariance(kernel, X, Y), kernel(X, Y))
+
+
+@pytest.mark.parametrize("far", [1.0, 1e-9], ids=["near", "far column"])
+@pytest.mark.parametrize("kind", [*ISOTROPIC, kernels.Cosine])
+def test_a_batch_of_inputs_and_its_gradients_are_those_of_its_parts(
+    kind: type, far: float, rng: np.random.Generator
+) -> None:
+    X = inputs(rng, 2, 3, N)
+    kernel = kind(variance=0.3, lengthscales=np.r_[far, np.linspace(0.7, 1.3, X.shape[-1] - 1)])
+    apart = 1.0 - np.eye(N)  # the root of a distance that is rounding alone is large
+    G = apart * rng.standard_normal([2, 3, N, N])
+    variables = kernel.trainable_variables
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(X)
+        batch = covariance(kernel, X)
+        parts = tf.stack([[covariance(kernel, part) for part in row] for row in tf.unstack(X)])
+        losses = [tf.reduce_sum(G * K) for K in (batch, parts)]
+    np.testing.assert_allclose(apart * batch, apart * parts, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(tf.linalg.diag_part(batch), 0.3, rtol=1e-7)
+    ours, theirs = (tape.gradient(loss, [X, *variables]) for loss in losses)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
 """Lengthscales of two columns among others of ordinary size; the first pair ended a training."""

@@ -12,7 +12,8 @@ import tensorflow as tf
 from gpflow.kernels import Kernel, Linear, Matern12, SquaredExponential, White
 
 from gpflow_ilr.linalg import in_place as module
-from gpflow_ilr.linalg.in_place import inverse_factor_and_solution, left_out_terms
+from gpflow_ilr.linalg.in_place import factor_and_solution, left_out_terms
+from gpflow_ilr.linalg.substitution import substituted
 from tests.linalg.memory import peak_bytes
 
 N, P = 23, 3
@@ -43,10 +44,10 @@ def dense(kernel: Kernel) -> np.ndarray:
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
 def test_factor_and_solution_are_those_of_dense_algebra(kernel: Callable[[], Kernel]) -> None:
-    W, alpha = inverse_factor_and_solution(kernel(), *tensors())
+    S, alpha = factor_and_solution(kernel(), *tensors())
     A = dense(kernel())
-    np.testing.assert_allclose(W, np.linalg.inv(np.linalg.cholesky(A)), atol=1e-12)
-    assert np.all(np.triu(W, 1) == 0)  # products read above the diagonal, too
+    np.testing.assert_allclose(substituted(S, A), np.linalg.cholesky(A).T, atol=1e-12)
+    assert np.all(np.triu(S, 1) == 0)  # products read above the diagonal, too
     np.testing.assert_allclose(alpha, np.linalg.solve(A, B), atol=1e-11)
 
 
@@ -76,7 +77,7 @@ def gradients(function: Callable[..., Any], kernel: Kernel, *arguments: Any) -> 
 
 @pytest.mark.parametrize("name", ["factor", "left out", "some left out"])
 def test_eager_gradients_are_those_of_graphs(name: str) -> None:
-    function = inverse_factor_and_solution if name == "factor" else left_out_terms
+    function = factor_and_solution if name == "factor" else left_out_terms
     arguments = [tf.constant([5, 2])] if name == "some left out" else []
     kernel = KERNELS["squared exponential"]()
     eager = gradients(function, kernel, *arguments)
@@ -86,7 +87,7 @@ def test_eager_gradients_are_those_of_graphs(name: str) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize("function", [inverse_factor_and_solution, left_out_terms])
+@pytest.mark.parametrize("function", [factor_and_solution, left_out_terms])
 def test_a_failed_factorisation_says_what_to_do(function: Callable[..., Any]) -> None:
     inputs = tensors()
     for V_bad in (inputs[2] - 5.0, inputs[2] * np.nan):
@@ -95,9 +96,9 @@ def test_a_failed_factorisation_says_what_to_do(function: Callable[..., Any]) ->
 
 
 def test_float32_is_float64_to_its_precision() -> None:
-    expected = inverse_factor_and_solution(SquaredExponential(), *tensors())
+    expected = factor_and_solution(SquaredExponential(), *tensors())
     with gpflow.config.as_context(gpflow.config.Config(float=np.float32)):
-        ours = inverse_factor_and_solution(SquaredExponential(), *tensors(np.float32))
+        ours = factor_and_solution(SquaredExponential(), *tensors(np.float32))
     condition = np.linalg.cond(dense(SquaredExponential()))
     for single, double in zip(ours, expected, strict=True):
         assert single.dtype == tf.float32
@@ -106,17 +107,17 @@ def test_float32_is_float64_to_its_precision() -> None:
 
 
 def test_the_factor_outlives_what_computed_it() -> None:
-    first, _ = inverse_factor_and_solution(SquaredExponential(), *tensors())
+    first, _ = factor_and_solution(SquaredExponential(), *tensors())
     kept = first.numpy().copy()
     for _ in range(20):  # others would write where it is, were it free
-        inverse_factor_and_solution(Matern12(), *tensors())
+        factor_and_solution(Matern12(), *tensors())
     np.testing.assert_array_equal(first, kept)
 
 
 SIZE = 3000  # 72 MB a matrix
 
 
-@pytest.mark.parametrize("function", [inverse_factor_and_solution, left_out_terms])
+@pytest.mark.parametrize("function", [factor_and_solution, left_out_terms])
 def test_one_matrix_is_all_the_memory(function: Callable[..., Any]) -> None:
     rng = np.random.default_rng(0)
     inputs = [tf.constant(rng.normal(size=shape)) for shape in ((SIZE, 3), (SIZE, 2))]
@@ -134,10 +135,10 @@ def test_large_matrices_are_factorised_by_blocks(
     X, B = tf.constant(rng.normal(size=(size, 2))), tf.constant(rng.normal(size=(size, 3)))
     V = tf.constant(rng.uniform(0.1, 0.2, size))
     kernel = gpflow.kernels.Matern32()
-    whole = inverse_factor_and_solution(kernel, X, B, V)
+    whole = factor_and_solution(kernel, X, B, V)
     monkeypatch.setattr(module, "_LARGEST_CALL", 8)
-    blocked = inverse_factor_and_solution(kernel, X, B, V)
+    blocked = factor_and_solution(kernel, X, B, V)
     for ours, expected in zip(blocked, whole, strict=True):
         np.testing.assert_allclose(ours, expected, atol=1e-12)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"K \+ V is not finite"):
-        inverse_factor_and_solution(kernel, X, B, -2.0 * tf.ones_like(V))
+        factor_and_solution(kernel, X, B, -2.0 * tf.ones_like(V))
