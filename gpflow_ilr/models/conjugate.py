@@ -26,7 +26,7 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow_ilr.calibration.criterion import Marginals, label_nll
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.inputs.counts import check_count, evenly_spaced
+from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spaced
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
 from gpflow_ilr.inputs.rows import as_column, as_inputs, check_data
@@ -114,6 +114,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
                 f"latent function, but returns {columns}."
             )
         self._data, self._labels = (X, Y), labels
+        self.criterion_rows = None
 
     def change_rows(
         self, X: tf.Tensor, labels: tf.Tensor, added: Rows | None, removed: Rows | None
@@ -135,6 +136,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         :param labels: as :func:`gpflow_ilr.inputs.as_labels` returns them.
         """
         self._data, self._labels = (X, as_column(labels, self.data[1].dtype)), labels
+        self.criterion_rows = None
 
     @property
     def labels(self) -> tf.Tensor:
@@ -243,17 +245,31 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         return Marginals(mean / scale, var / scale**2, labels)
 
     def spread_rows(self, max_rows: int | None) -> tf.Tensor:
-        """Numbers of at most ``max_rows`` evenly spaced of the :meth:`representative_rows`.
+        """Numbers of at most ``max_rows`` evenly spaced of the :attr:`criterion_rows`.
 
         :param max_rows: None for all of them.
         """
-        rows = self.representative_rows()
+        rows = self.criterion_rows
         limit = len(rows) if max_rows is None else check_count("max_rows", max_rows)
         return tf.constant(rows[evenly_spaced(len(rows), limit)])
 
     def representative_rows(self) -> np.ndarray:
         """Numbers of the training rows that, left out, are predicted as new rows are: all, here."""
         return np.arange(self.num_data, dtype=np.int32)
+
+    @property
+    def criterion_rows(self) -> np.ndarray:
+        """Numbers of the training rows that calibration leaves out in turn.
+
+        All :meth:`representative_rows`, unless others are set. Set those that have not trained the
+        kernel, where it comes from a sample. Another set of rows resets them.
+        """
+        return self.representative_rows() if self._criterion_rows is None else self._criterion_rows
+
+    @criterion_rows.setter
+    def criterion_rows(self, rows: np.ndarray | None) -> None:
+        numbers = None if rows is None else check_row_numbers("criterion_rows", rows, self.num_data)
+        self._criterion_rows: np.ndarray | None = numbers
 
     # Predictions
 

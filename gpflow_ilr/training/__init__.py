@@ -2,9 +2,13 @@
 
 GPflow's optimisers train every model here; :func:`fit` runs them so that a failure in the middle, of a
 factorisation or by Ctrl-C, leaves the model with the best parameters seen so far instead of with
-those that a line search happened to try last.
+those that a line search happened to try last. :func:`polish` goes on from a closed form, with the
+exact likelihood; :func:`fit_auto` chooses scaling, kernel and model by held-out labels.
 """
 
+from gpflow_ilr.training.auto import AutoClassifier, fit_auto
 from gpflow_ilr.training.fit import fit
+from gpflow_ilr.training.polish import Polish, polish
+from gpflow_ilr.training.report import Report, Trial
 
-__all__ = ["fit"]
+__all__ = ["AutoClassifier", "Polish", "Report", "Trial", "fit", "fit_auto", "polish"]

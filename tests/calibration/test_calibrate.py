@@ -12,7 +12,8 @@ from scipy.linalg import helmert
 from scipy.special import softmax
 from sklearn.datasets import load_iris, load_wine
 
-from gpflow_ilr.calibration.criterion import search_nodes
+from gpflow_ilr.calibration.criterion import Marginals, MeanNLL, search_nodes
+from gpflow_ilr.calibration.search import choose_sharpness
 from gpflow_ilr.codes import MAX_SMOOTHING
 from gpflow_ilr.expectations import GaussHermite
 from gpflow_ilr.models import ILRGPR, ILRSGPR
@@ -282,6 +283,21 @@ def test_calibrate_uses_at_most_max_rows_and_refuses_nonsense():
         with pytest.raises(ValueError, match=r"[Ll]abels|rows"):
             model.calibrate(bad)
         assert model.smoothing == before
+
+
+def test_calibration_leaves_out_the_rows_that_were_set_until_rows_change():
+    model = build("ILRGPR")
+    rows = np.arange(0, model.num_data, 3)
+    model.criterion_rows = rows
+    found = model.calibrate()
+    assert found.num_rows == len(rows)
+    held_out = Marginals(*model.leave_one_out(rows), tf.gather(model.labels, rows))
+    sharpness, _ = choose_sharpness(MeanNLL(held_out, model.code.link))
+    np.testing.assert_allclose(model.code.sharpness, sharpness, rtol=1e-9)
+    with pytest.raises(ValueError, match="criterion_rows must be between 0"):
+        model.criterion_rows = [model.num_data]
+    model.data = (X, Y)
+    assert model.calibrate().num_rows == model.num_data
 
 
 # Training on leave-one-out

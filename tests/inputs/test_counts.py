@@ -11,7 +11,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpflow_ilr.inputs.counts import check_count, evenly_spaced
+from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spaced
 
 
 @given(st.integers(-5, 5), st.integers(0, 100))
@@ -65,3 +65,25 @@ def test_rows_are_spread_from_the_first_to_the_last(num_rows: int, count: int) -
     assert (rows[0], rows[-1]) == (0, num_rows - 1)
     steps = np.diff(rows)
     assert steps.size == 0 or steps.max() - steps.min() <= 1
+
+
+def test_row_numbers_become_int32() -> None:
+    numbers = check_row_numbers("rows", [4, 0, 2], 5)
+    assert numbers.dtype == np.int32
+    np.testing.assert_array_equal(numbers, [4, 0, 2])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "one or more rows"),
+        ([[1]], r"shape \[1, 1\]"),
+        ([0.5], "dtype float64"),
+        ([True], "dtype bool"),
+        ([0, 5], "between 0 and 4, but they reach from 0 to 5"),
+        ([-1], "reach from -1 to -1"),
+    ],
+)
+def test_other_row_numbers_are_refused(rows: list, message: str) -> None:
+    with pytest.raises(ValueError, match=f"rows must be .*{message}"):
+        check_row_numbers("rows", rows, 5)

@@ -1,0 +1,109 @@
+"""Columns brought to one scale, in a way that a few wild values cannot spoil.
+
+Kernels measure distances, so what a column's numbers look like matters as much as the model. Two ways,
+neither of which is always better: :class:`Standardised` keeps the shape of a column and only cuts off
+its tails; :class:`NormalQuantiles` makes every column Gaussian, which suits long tails and hurts
+columns that share a scale, such as pixels. Both are fitted to training rows and applied, by TensorFlow
+ops, to any others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+from gpflow.base import InputData
+
+from gpflow_ilr.inputs.rows import as_inputs, as_rows
+
+__all__ = ["SCALINGS", "NormalQuantiles", "Scaling", "Standardised"]
+
+TAIL = 1e-3
+"""The share of a column's values that is cut off at either end."""
+
+REACH = 10.0
+"""Interquartile ranges beyond the quartiles that are kept, at most."""
+
+NUM_QUANTILES = 1000
+"""Quantiles between which the distribution of a column is linear."""
+
+
+class Scaling(tf.Module):
+    """A map of inputs that was fitted to training rows.
+
+    :param X: [N, D], the training rows.
+    """
+
+    def __init__(self, X: InputData) -> None:
+        super().__init__()
+        rows = as_rows(X).numpy()
+        self.num_columns = int(rows.shape[1])
+        self._fit(rows)
+
+    def _fit(self, X: np.ndarray) -> None:
+        raise NotImplementedError
+
+    def __call__(self, X: InputData) -> tf.Tensor:
+        """The scaled inputs, [..., D].
+
+        :param X: [..., D] of any real dtype.
+        :raises ValueError: if X has another number of columns than the training rows.
+        """
+        return self._scale(as_inputs(X, self.num_columns))
+
+    def _scale(self, X: tf.Tensor) -> tf.Tensor:
+        raise NotImplementedError
+
+
+class Standardised(Scaling):
+    """Columns cut off at their outer quantiles, or earlier where these are wild, and standardised.
+
+    :param X: [N, D], the training rows.
+    """
+
+    def _fit(self, X: np.ndarray) -> None:
+        low, first, third, high = np.quantile(X, [TAIL, 0.25, 0.75, 1.0 - TAIL], axis=0)
+        # Of few rows the glitches may be more than the tail; where half of them are equal, no matter.
+        reach = np.where(third > first, REACH * (third - first), np.inf)
+        self._low, self._high = np.maximum(low, first - reach), np.minimum(high, third + reach)
+        clipped = np.clip(X, self._low, self._high)
+        spread = np.std(clipped, axis=0)
+        self._mean = np.mean(clipped, axis=0)
+        self._spread = np.where(spread > 0.0, spread, 1.0)  # a constant column stays constant
+
+    def _scale(self, X: tf.Tensor) -> tf.Tensor:
+        return (tf.clip_by_value(X, self._low, self._high) - self._mean) / self._spread
+
+
+class NormalQuantiles(Scaling):
+    """Columns mapped to normal quantiles of their ranks among the training rows.
+
+    Values that are equal have the middle of their ranks; those beyond all training rows, and those
+    within a thousandth of them, have the outermost quantile, ±3.3.
+
+    :param X: [N, D], the training rows.
+    """
+
+    def _fit(self, X: np.ndarray) -> None:
+        self._ranks = np.linspace(0.0, 1.0, min(len(X), NUM_QUANTILES))
+        self._quantiles = np.quantile(X, self._ranks, axis=0).T.copy()  # [D, Q]
+
+    def _scale(self, X: tf.Tensor) -> tf.Tensor:
+        x = tf.transpose(tf.reshape(X, [-1, self.num_columns]))  # [D, n]
+        quantiles, ranks = (tf.constant(q, x.dtype) for q in (self._quantiles, self._ranks))
+        last = quantiles.shape[1] - 1
+        below = tf.searchsorted(quantiles, x, side="right") - 1  # the last that is not above x
+        above = tf.searchsorted(quantiles, x, side="left")  # the first that is not below x
+        below, above = (tf.clip_by_value(i, 0, last) for i in (below, above))
+        left, right = (tf.gather(quantiles, i, batch_dims=1) for i in (below, above))
+        share = tf.where(right > left, tf.math.divide_no_nan(x - left, right - left), 0.5)
+        low, high = (tf.gather(ranks, i) for i in (below, above))
+        outermost = 0.5 / NUM_QUANTILES
+        rank = tf.clip_by_value(low + share * (high - low), outermost, 1.0 - outermost)
+        return tf.reshape(tf.transpose(tf.math.ndtri(rank)), tf.shape(X))
+
+
+SCALINGS: dict[str, type[Scaling]] = {
+    "standardised": Standardised,
+    "normal quantiles": NormalQuantiles,
+}
+"""The ways to scale columns, by name."""

@@ -1,0 +1,89 @@
+"""One call that chooses scaling, kernel and model by held-out labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+from gpflow.base import InputData, MeanAndVariance, OutputData
+
+from gpflow_ilr.inputs.labels import as_labels
+from gpflow_ilr.inputs.rows import as_rows
+from gpflow_ilr.training.few_rows import choose_for_few_rows
+from gpflow_ilr.training.many_rows import choose_for_many_rows
+from gpflow_ilr.training.report import Budget, Report
+
+__all__ = ["FEW_ROWS", "AutoClassifier", "fit_auto"]
+
+FEW_ROWS = 1500
+"""Up to so many rows, models are judged by folds; above, by rows outside a sample."""
+
+
+class AutoClassifier(tf.Module):
+    """What :func:`fit_auto` returns: a classifier of raw rows, and what was tried.
+
+    :param classifier: a scaling and a model, or a mixture of two such.
+    :param report: what was tried, and what it promised.
+    """
+
+    def __init__(self, classifier: Any, report: Report) -> None:
+        super().__init__()
+        self.classifier, self.report = classifier, report
+        self._posterior: Any = None
+
+    def predict_y(self, Xnew: InputData) -> MeanAndVariance:
+        """Class probabilities and the variance of the one-hot label, [N, K] each.
+
+        :param Xnew: [N, D], raw.
+        """
+        if self._posterior is None:
+            self._posterior = self.classifier.posterior()
+        return self._posterior.predict_y(Xnew)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_posterior": None}  # what can be computed again is not saved
+
+
+def fit_auto(
+    X: InputData,
+    y: OutputData,
+    *,
+    num_classes: int,
+    max_seconds: float = 120.0,
+    max_bytes: float = 4e9,
+    seed: int = 0,
+) -> AutoClassifier:
+    """Choose scaling, kernel and model by held-out labels, and fit them.
+
+    Up to 1,500 rows everything is judged by folds, above by rows that the kernel has not seen. Tried
+    are columns that are standardised or mapped to normal quantiles; four families of kernels, with
+    one lengthscale or one for each column; exact models or nearest neighbours; inducing inputs with
+    natural gradients of the exact likelihood; and a mixture of the best two. ``report`` of what is
+    returned says what was tried, what it promised, and what it took.
+
+    :param X: [N, D], raw: no need to scale them.
+    :param y: class indices, [N] or [N, 1], or one-hot rows [N, K].
+    :param num_classes: K.
+    :param max_seconds: after so many nothing more is tried. What is under way is finished: with
+        very few seconds, one kernel is fitted all the same.
+    :param max_bytes: for the largest matrix, of N × N numbers in the exact model.
+    :param seed: of samples and folds.
+    :raises ValueError: if X or y cannot be read, labels are soft, or an option is out of its range.
+    """
+    rows = as_rows(X).numpy()
+    labels = as_labels(y, num_classes, num_rows=len(rows))
+    if labels.shape.rank != 1:
+        raise ValueError(
+            "fit_auto needs one class for each row, but y has soft rows. Build an ILRGPR or ILRSGPR, "
+            "which learn from soft labels."
+        )
+    for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, but is {value!r}.")
+    if seed < 0:
+        raise ValueError(f"seed must not be negative, but is {seed!r}.")
+    report, budget = Report(), Budget(max_seconds, max_bytes)
+    choose = choose_for_few_rows if len(rows) <= FEW_ROWS else choose_for_many_rows
+    classifier = choose(rows, labels.numpy(), num_classes, budget, report, seed)
+    report.seconds = budget.elapsed
+    return AutoClassifier(classifier, report)

@@ -1,0 +1,228 @@
+"""The automatic fit where rows are few: everything is judged by folds.
+
+Leave-one-out keeps the hyperparameters, and is optimistic where they are many for the rows. So each
+fold is predicted by a model whose kernel and noise the other folds have chosen; one λ is chosen for the
+predictions of all folds. The exact model then competes with natural gradients from its posterior, whose
+number of steps is the best for all folds together, and with a mixture.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gpflow
+import numpy as np
+import tensorflow as tf
+from gpflow.utilities import set_trainable
+
+from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
+from gpflow_ilr.calibration.criterion import label_nll as label_nll_of
+from gpflow_ilr.calibration.search import SMOOTHING_BOUNDS, choose_sharpness
+from gpflow_ilr.codes import sharpness_of
+from gpflow_ilr.expectations import expected_softmax
+from gpflow_ilr.inputs.scaling import SCALINGS
+from gpflow_ilr.models import ILRGPR, ILRSGPR, ILRSVGP
+from gpflow_ilr.starting import kmeans_plusplus
+from gpflow_ilr.training.candidates import Candidates, ScaledClassifier, label_nll
+from gpflow_ilr.training.polish import NaturalSteps, minibatch_loss
+from gpflow_ilr.training.report import Budget, Report
+from gpflow_ilr.training.settings import Setting, best_setting
+
+__all__ = ["choose_for_few_rows", "stratified_folds"]
+
+SCREENING = 0.5
+"""The part of the seconds after which no more settings are tried."""
+MANY_FOLDS = 500
+"""Below so many rows there are five folds, else three."""
+NUM_INDUCING = 128
+MAX_STEPS, CHECK_EVERY = 240, 20
+LONG_STEPS = {"natural_step": 0.2, "learning_rate": 0.05}
+"""All rows are one batch, which needs no small steps."""
+_SHARPNESSES = 25
+
+
+def stratified_folds(y: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
+    """The fold of each row, [N]: every class is dealt out evenly.
+
+    :param y: class indices, [N].
+    :param num_folds: how many.
+    :param seed: of the order in which rows are dealt.
+    """
+    order = np.random.default_rng(seed).permutation(len(y))
+    order = order[np.argsort(y[order], kind="stable")]
+    folds = np.empty(len(y), int)
+    folds[order] = np.arange(len(y)) % num_folds
+    return folds
+
+
+def choose_for_few_rows(
+    X: np.ndarray, y: np.ndarray, num_classes: int, budget: Budget, report: Report, seed: int
+) -> Any:
+    """The best classifier of those that were tried, with its scaling.
+
+    :param X: [N, D], raw.
+    :param y: class indices, [N].
+    :param num_classes: K.
+    :param budget: seconds and bytes.
+    :param report: what is tried is added to it.
+    :param seed: of the folds.
+    """
+    num_folds = 5 if len(X) < MANY_FOLDS else 3
+    report.criterion = f"is that of {num_folds} folds, each predicted from the others"
+    search = _Search(X, y, num_classes, stratified_folds(y, num_folds, seed), report)
+    setting = best_setting(
+        search.exact, X.shape[1], lambda: budget.elapsed > SCREENING * budget.max_seconds
+    )
+    search.candidates.choose(setting)
+    search.polished(setting, budget, seed)
+    return search.candidates.best()
+
+
+class _Search:
+    """Models of one data set, and of all but one of its folds.
+
+    :param X: [N, D], raw.
+    :param y: class indices.
+    :param num_classes: K.
+    :param folds: the fold of each row.
+    :param report: what is tried is added to it.
+    """
+
+    def __init__(
+        self, X: np.ndarray, y: np.ndarray, num_classes: int, folds: np.ndarray, report: Report
+    ) -> None:
+        self.X, self.y, self.num_classes, self.folds = X, y, num_classes, folds
+        self.candidates = Candidates(y, report)
+        self.models: dict[Setting, list[ILRGPR]] = {}
+
+    def parts(self, setting: Setting) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """For each fold, which rows are in it, and the others and these, as the others scale them."""
+        parts = []
+        for fold in range(self.folds.max() + 1):
+            held_out = self.folds == fold
+            scaled = SCALINGS[setting.scaling](self.X[~held_out])(self.X).numpy()
+            parts.append((held_out, scaled[~held_out], scaled[held_out]))
+        return parts
+
+    def exact(self, setting: Setting) -> np.ndarray:
+        """The exact model, by folds; the NLL of each label."""
+        models, marginals, order = [], [], []
+        for held_out, X, X_held_out in self.parts(setting):
+            model = setting.fitted(X, self.y[~held_out], self.num_classes)
+            labels = tf.constant(self.y[held_out], tf.int32)
+            marginals.append(model.held_out((X_held_out, labels)))
+            models.append(model)
+            order.append(np.flatnonzero(held_out))
+        together = Marginals(
+            *(tf.concat(values, axis=0) for values in zip(*marginals, strict=True))
+        )
+        code = models[0].code
+        sharpness = cautious_sharpness(together, code.link)
+        p = np.empty([len(self.y), self.num_classes])
+        p[np.concatenate(order)] = expected_softmax(
+            sharpness * together.mean,
+            sharpness**2 * together.variance,
+            code.link,
+            models[0].likelihood.nodes,
+        )
+        for model in models:
+            model.code.sharpness.assign(sharpness)
+        self.models[setting] = models
+        return self.candidates.add("exact", setting, p, "", lambda: self.whole(setting))
+
+    def whole(self, setting: Setting) -> ScaledClassifier:
+        """The exact model of all rows, with the λ of the folds."""
+        scaling = SCALINGS[setting.scaling](self.X)
+        model = setting.fitted(scaling(self.X).numpy(), self.y, self.num_classes)
+        model.code.sharpness.assign(self.models[setting][0].code.sharpness)
+        return ScaledClassifier(scaling, model)
+
+    def polished(self, setting: Setting, budget: Budget, seed: int) -> None:
+        """Natural gradients from the exact posterior, as many steps as are best for the folds."""
+        counts = range(0, MAX_STEPS + 1, CHECK_EVERY)
+        p = np.zeros([len(counts), len(self.y), self.num_classes])
+        parts = self.parts(setting)
+        most = min(NUM_INDUCING, *(len(np.unique(X, axis=0)) for _, X, _ in parts))
+        rows = [tf.Variable(x, shape=[None, *x.shape[1:]]) for x in self._rows(parts[0])]
+        model = uncollapsed(self.models[setting][0], most, seed)
+        steps = NaturalSteps(
+            model, lambda: model.training_loss(tuple(map(tf.identity, rows))), **LONG_STEPS
+        )
+        for i, part in enumerate(parts):
+            start = budget.elapsed
+            held_out, _, X_held_out = part
+            for variable, values in zip(rows, self._rows(part), strict=True):
+                variable.assign(values)
+            gpflow.utilities.multiple_assign(
+                model,
+                gpflow.utilities.read_values(uncollapsed(self.models[setting][i], most, seed)),
+            )
+            steps.restart()
+            for k, count in enumerate(counts):
+                steps.take(CHECK_EVERY if count else 0)
+                p[k, held_out] = model.predict_y(X_held_out)[0].numpy()
+            if (budget.elapsed - start) * (len(parts) - i) > budget.remaining:
+                return
+        nll = [float(np.mean(label_nll(each, self.y))) for each in p]
+        best = int(np.argmin(nll))
+        if best == 0:
+            return
+
+        def build() -> ScaledClassifier:
+            exact = self.whole(setting)
+            model = uncollapsed(exact.model, NUM_INDUCING, seed)
+            loss = minibatch_loss(model, exact.model.data, len(self.y), seed)
+            NaturalSteps(model, loss, **LONG_STEPS).take(counts[best])
+            return ScaledClassifier(exact.scaling, model)
+
+        remark = f"{counts[best]} natural-gradient steps"
+        self.candidates.add("polished", setting, p[best], remark, build)
+
+    def _rows(self, part: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
+        """X and labels of the rows outside a fold."""
+        held_out, X, _ = part
+        return X, self.y[~held_out, None]
+
+
+def cautious_sharpness(held_out: Marginals, link: tf.Tensor) -> float:
+    """The smallest L that the labels do not tell from the best one, by a standard error.
+
+    Few labels may be separable by luck. The NLL then hardly falls any more as L grows, but a new row
+    on the wrong side costs the more.
+
+    :param held_out: predictions and labels.
+    :param link: C, [K, P].
+    """
+    best, _ = choose_sharpness(MeanNLL(held_out, link))
+
+    def nll(sharpness: float) -> np.ndarray:
+        return label_nll_of(held_out, link, tf.constant(sharpness, link.dtype)).numpy()
+
+    least = nll(best)
+    for L in np.geomspace(sharpness_of(SMOOTHING_BOUNDS[0], link.shape[0]), best, _SHARPNESSES):
+        excess = nll(float(L)) - least
+        if np.mean(excess) <= np.std(excess) / np.sqrt(len(excess)):
+            return float(L)
+    return best
+
+
+def uncollapsed(model: ILRGPR, num_inducing: int, seed: int) -> ILRSVGP:
+    """A sparse model with the exact likelihood that starts at an exact model's posterior.
+
+    :param model: the exact model.
+    :param num_inducing: M, at most; no more than there are distinct rows.
+    :param seed: of the choice of inducing inputs.
+    """
+    distinct = np.unique(model.data[0], axis=0)
+    Z = kmeans_plusplus(distinct, min(num_inducing, len(distinct)), seed)
+    collapsed = ILRSGPR(
+        model.data,
+        model.kernel,
+        Z,
+        num_classes=model.code.num_classes,
+        smoothing=model.code.smoothing,
+        noise_variance=float(model.code.noise_variance[0, 0]),
+    )
+    result = ILRSVGP.from_collapsed(collapsed)
+    set_trainable(result.inducing_variable, False)  # they are rows, or nearly all there are
+    return result

@@ -1,0 +1,70 @@
+"""Claims about the one call that chooses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gpflow_ilr as gi
+from gpflow_ilr.saving import load, save
+from gpflow_ilr.training import auto as module
+from gpflow_ilr.training import fit_auto
+from tests.training.test_few_rows import rows
+
+X, Y = rows(60)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> gi.training.AutoClassifier:
+    return fit_auto(X, Y, num_classes=3, max_seconds=1e-3)
+
+
+def test_raw_rows_are_predicted_and_the_report_says_how(
+    fitted: gi.training.AutoClassifier,
+) -> None:
+    X_new, y_new = rows(300, seed=1)
+    p, variance = fitted.predict_y(X_new)
+    np.testing.assert_allclose(np.sum(p, axis=1), 1.0)
+    np.testing.assert_allclose(variance, p * (1 - p))
+    assert gi.metrics.accuracy(p, y_new) > 0.6
+    assert fitted.report.seconds > 0.0
+    assert "* exact" in str(fitted.report)
+
+
+def test_it_is_saved_with_its_scaling(fitted: gi.training.AutoClassifier, tmp_path: Path) -> None:
+    expected = fitted.predict_y(X)
+    save(fitted, tmp_path / "auto")
+    loaded = load(tmp_path / "auto")
+    for ours, theirs in zip(loaded.predict_y(X), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-10)
+    assert str(loaded.report) == str(fitted.report)
+
+
+@pytest.mark.parametrize(("num_rows", "kind"), [(3, "few"), (4, "many")])
+def test_the_number_of_rows_decides_how_models_are_judged(
+    num_rows: int, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "FEW_ROWS", 3)
+    for name in ("few", "many"):
+        monkeypatch.setattr(module, f"choose_for_{name}_rows", lambda *_, name=name: name)
+    assert fit_auto(X[:num_rows], Y[:num_rows], num_classes=3).classifier == kind
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": Y[:-1]}, "labels"),
+        ({"y": np.full([60, 3], 1 / 3)}, "soft rows"),
+        ({"X": np.full_like(X, np.nan)}, "finite"),
+        ({"max_seconds": 0.0}, "max_seconds must be positive, but is 0.0"),
+        ({"max_bytes": -1.0}, "max_bytes must be positive, but is -1.0"),
+        ({"num_classes": 2}, "2"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_input_is_refused(change: dict, message: str) -> None:
+    arguments = {"X": X, "y": Y, "num_classes": 3} | change
+    with pytest.raises(ValueError, match=message):
+        fit_auto(arguments.pop("X"), arguments.pop("y"), **arguments)

@@ -1,0 +1,75 @@
+"""Claims about the automatic fit of many rows, shrunk to few."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gpflow_ilr as gi
+from gpflow_ilr.training import many_rows as module
+from gpflow_ilr.training import settings
+from gpflow_ilr.training.candidates import label_nll
+from gpflow_ilr.training.many_rows import choose_for_many_rows
+from gpflow_ilr.training.report import Budget, Report
+from tests.training.test_few_rows import rows
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "SAMPLE": 40,
+        "LARGE_SAMPLE": 60,
+        "HELD_OUT": 50,
+        "NUM_INDUCING": 10,
+    }.items():
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setattr(settings, "FAMILIES", {"Matern52": settings.FAMILIES["Matern52"]})
+
+
+def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    X, y = rows(240)
+    report, models, sampled = Report(), [], []
+    fitted, add = settings.Setting.fitted, module._Search.add
+
+    def spy(setting: settings.Setting, X: np.ndarray, *rest: object) -> gi.ILRGPR:
+        sampled.append(X)
+        return fitted(setting, X, *rest)
+
+    monkeypatch.setattr(settings.Setting, "fitted", spy)
+    monkeypatch.setattr(
+        module._Search, "add", lambda self, *args: models.append((self, *args)) or add(self, *args)
+    )
+    classifier = choose_for_many_rows(X, y, 3, Budget(300.0, 1e9), report, 0)
+    kinds = [trial.model for trial in report.trials]
+    assert kinds[:7] == ["neighbours"] * 5 + ["collapsed", "polished"]
+    assert kinds[7] == "exact"
+    assert [len(X) for X in sampled] == [40] * 4 + [60]
+
+    search, _, setting, p, _, near = models[4]
+    held_out = search.held_out
+    assert len(held_out) == 50
+    own = {tuple(row) for row in search.X[setting.scaling][held_out]}
+    assert not any(tuple(row) in own for row in sampled[-1])
+    # The promise of neighbours is leave-one-out with the noise, λ and count that were chosen.
+    mean, variance = near.predict_loo()
+    some = [x.numpy()[held_out] for x in (mean, variance)]
+    expected = near.likelihood.predict_mean_and_var(X[held_out], *some)[0].numpy()
+    np.testing.assert_allclose(p, expected, atol=1e-9)
+    assert report.trials[4].nll == pytest.approx(np.mean(label_nll(p, y[held_out])))
+    # Inducing inputs have been fitted to the rest.
+    collapsed = models[5][-1]
+    assert collapsed.num_data == 240 - 50
+    assert report.chosen in report.trials
+    X_new, y_new = rows(500, seed=1)
+    nll = gi.metrics.negative_log_likelihood(classifier.predict_y(X_new)[0], y_new)
+    assert nll < report.chosen.nll + 0.2
+
+
+def test_a_short_budget_gives_neighbours_and_no_large_matrix() -> None:
+    X, y = rows(240)
+    report = Report()
+    classifier = choose_for_many_rows(X, y, 3, Budget(1e-3, 1.0), report, 0)
+    assert {trial.model for trial in report.trials} <= {"neighbours", "collapsed", "mixture"}
+    np.testing.assert_allclose(np.sum(classifier.predict_y(X)[0], axis=1), 1.0)

@@ -1,0 +1,68 @@
+"""Claims about the search over settings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpflow_ilr.training.settings import FAMILIES, Setting, best_setting
+
+NOISE = np.tile([-1.0, 1.0], 200)
+
+
+def scores(table: dict[Setting, float], spread: float = 0.0) -> tuple[dict, object]:
+    """A score that is 1 unless the table says otherwise, and what has been asked for."""
+    asked: list[Setting] = []
+
+    def score(setting: Setting) -> np.ndarray:
+        asked.append(setting)
+        return table.get(setting, 1.0) + spread * NOISE * (1 + setting.ard)
+
+    return asked, score
+
+
+def test_scaling_lengthscales_and_family_are_chosen_in_turn() -> None:
+    best = Setting("normal quantiles", "Matern32", ard=True)
+    other = Setting("normal quantiles", "Matern52", ard=True)
+    asked, score = scores({best: 0.5, other: 0.7})
+    assert best_setting(score, 3, lambda: False) == best
+    assert len(asked) == len(set(asked)) == 4 + len(FAMILIES) - 1
+
+
+@pytest.mark.parametrize(("gain", "ard"), [(0.03, False), (0.08, True)])
+def test_many_lengthscales_must_be_better_by_more_than_a_standard_error(
+    gain: float, ard: bool
+) -> None:
+    # The differences have a standard deviation of 1, and their mean an error of 0.05.
+    _, score = scores(
+        {Setting("standardised", family, ard=True): 1.0 - gain for family in FAMILIES}, spread=1.0
+    )
+    assert best_setting(score, 3, lambda: False).ard == ard
+
+
+def test_one_column_has_one_lengthscale() -> None:
+    asked, score = scores({})
+    best_setting(score, 1, lambda: False)
+    assert not any(setting.ard for setting in asked)
+
+
+def test_when_time_is_over_the_best_so_far_is_taken() -> None:
+    best = Setting("normal quantiles", "Matern52", ard=False)
+    asked, score = scores({best: 0.5})
+    assert best_setting(score, 3, lambda: len(asked) >= 2) == best
+    assert len(asked) == 2
+
+
+def test_a_fitted_setting_has_its_kernel_and_more_evidence_than_its_start(
+    rng: np.random.Generator,
+) -> None:
+    X = rng.normal(size=(60, 2))
+    y = (X[:, 0] > 0).astype(int)
+    setting = Setting("standardised", "Matern32", ard=True)
+    model = setting.fitted(X, y, 2, max_iterations=5)
+    assert type(model.kernel) is FAMILIES["Matern32"]
+    assert model.kernel.lengthscales.shape == [2]
+    assert model.code.noise == "shared"
+    start = setting.fitted(X, y, 2, max_iterations=1)
+    assert float(model.log_evidence()) > float(start.log_evidence())
+    assert str(setting) == "Matern32 ARD, standardised"
