@@ -40,6 +40,7 @@ EXTRAS["benchmarks"] = [
     *EXTRAS["neighbours"],
     "gpytorch>=1.15",
     "catboost>=1.2",
+    "lightgbm>=4.0",
     "psutil",
 ]
 

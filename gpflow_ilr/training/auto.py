@@ -77,6 +77,8 @@ def fit_auto(
             "fit_auto needs one class for each row, but y has soft rows. Build an ILRGPR or ILRSGPR, "
             "which learn from soft labels."
         )
+    if len(rows) < 2:
+        raise ValueError("X has one row: fit_auto holds rows out, and needs at least two.")
     for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
         if not value > 0:
             raise ValueError(f"{name} must be positive, but is {value!r}.")

@@ -18,6 +18,8 @@ from gpflow_ilr.training.settings import Setting
 
 __all__ = ["Candidates", "Mixture", "ScaledClassifier", "label_nll"]
 
+_LEAST_SHARE = 0.1
+"""What helps by less is not worth another model."""
 _PRIOR_ROWS = 5.0
 """The share of a mixture starts as if each model had been better in so many rows."""
 
@@ -115,13 +117,24 @@ class Candidates:
         :param remark: what else there is to say.
         :param build: the model, built when it is chosen.
         """
-        now = time.perf_counter()
         nll = label_nll(probabilities, self.labels)
+        trial = self.note(name, setting, nll, remark)
+        self._all.append(_Candidate(trial, setting, probabilities, build))
+        return nll
+
+    def note(self, name: str, setting: Setting, nll: np.ndarray, remark: str) -> Trial:
+        """Report what was tried, and took the time since the last, without making it a candidate.
+
+        :param name: what kind of model.
+        :param setting: its scaling and kernel.
+        :param nll: of held-out labels.
+        :param remark: what else there is to say.
+        """
+        now = time.perf_counter()
         trial = Trial(name, str(setting), float(np.mean(nll)), now - self._start, remark)
         self._start = now
-        self._all.append(_Candidate(trial, setting, probabilities, build))
         self.report.trials.append(trial)
-        return nll
+        return trial
 
     def choose(self, setting: Setting) -> None:
         """From now on only those with one setting can be the best; others can help in a mixture.
@@ -140,20 +153,28 @@ class Candidates:
         return self._best().trial.nll
 
     def best(self) -> Any:
-        """The best, or its mixture with another, unless that is worse by a standard error."""
+        """The best, or its mixture with another that makes it better, or is as good."""
         best = self._best()
-        mixtures = [self._mixture(best, other) for other in self._all if _can_help(other, best)]
+        helpers = [other for other in self._all if _can_help(other, best)]
+        mixtures = [
+            mixed
+            for other, (share, mixed) in ((c, self._mixture(best, c)) for c in helpers)
+            if share < 1.0 - _LEAST_SHARE
+            and (mixed.trial.nll < best.trial.nll or not self._can_tell(best, other))
+        ]
         if mixtures:
-            mixed = min(mixtures, key=lambda c: c.trial.nll)
-            p, q = mixed.probabilities, best.probabilities
-            excess = label_nll(p, self.labels) - label_nll(q, self.labels)
-            if np.mean(excess) < np.std(excess) / np.sqrt(len(excess)):
-                best = mixed
-                self.report.trials.append(mixed.trial)
+            best = min(mixtures, key=lambda c: c.trial.nll)
+            self.report.trials.append(best.trial)
         self.report.chosen = best.trial
         return best.build()
 
-    def _mixture(self, one: _Candidate, other: _Candidate) -> _Candidate:
+    def _can_tell(self, best: _Candidate, other: _Candidate) -> bool:
+        """Whether the other is worse by more than a standard error."""
+        nll = [label_nll(c.probabilities, self.labels) for c in (best, other)]
+        excess = nll[1] - nll[0]
+        return bool(np.mean(excess) > np.std(excess) / np.sqrt(len(excess)))
+
+    def _mixture(self, one: _Candidate, other: _Candidate) -> tuple[float, _Candidate]:
         """With the share that is best for the held-out rows and for a prior that prefers halves."""
 
         def mixed(share: float) -> np.ndarray:
@@ -171,7 +192,7 @@ class Candidates:
         remark = f"{1.0 - share:.0%} of {other.trial.model}, {other.trial.setting}"
         trial = Trial("mixture", one.trial.setting, float(np.mean(nll(share))), 0.0, remark)
         build = lambda: Mixture(one.build(), other.build(), share)  # noqa: E731
-        return _Candidate(trial, one.setting, mixed(share), build)
+        return share, _Candidate(trial, one.setting, mixed(share), build)
 
 
 def _can_help(other: _Candidate, best: _Candidate) -> bool:

@@ -36,7 +36,7 @@ MANY_FOLDS = 500
 """Below so many rows there are five folds, else three."""
 NUM_INDUCING = 128
 MAX_STEPS, CHECK_EVERY = 240, 20
-LONG_STEPS = {"natural_step": 0.2, "learning_rate": 0.05}
+LONG_STEPS = {"natural_step": 0.2, "learning_rate": 0.1}
 """All rows are one batch, which needs no small steps."""
 _SHARPNESSES = 25
 
@@ -67,7 +67,7 @@ def choose_for_few_rows(
     :param report: what is tried is added to it.
     :param seed: of the folds.
     """
-    num_folds = 5 if len(X) < MANY_FOLDS else 3
+    num_folds = min(5 if len(X) < MANY_FOLDS else 3, len(X))
     report.criterion = f"is that of {num_folds} folds, each predicted from the others"
     search = _Search(X, y, num_classes, stratified_folds(y, num_folds, seed), report)
     setting = best_setting(
@@ -94,6 +94,7 @@ class _Search:
         self.X, self.y, self.num_classes, self.folds = X, y, num_classes, folds
         self.candidates = Candidates(y, report)
         self.models: dict[Setting, list[ILRGPR]] = {}
+        self._wholes: dict[Setting, ScaledClassifier] = {}
 
     def parts(self, setting: Setting) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """For each fold, which rows are in it, and the others and these, as the others scale them."""
@@ -131,15 +132,18 @@ class _Search:
         return self.candidates.add("exact", setting, p, "", lambda: self.whole(setting))
 
     def whole(self, setting: Setting) -> ScaledClassifier:
-        """The exact model of all rows, with the λ of the folds."""
+        """The exact model of all rows, with the λ of the folds; fitted once."""
+        if setting in self._wholes:
+            return self._wholes[setting]
         scaling = SCALINGS[setting.scaling](self.X)
         model = setting.fitted(scaling(self.X).numpy(), self.y, self.num_classes)
         model.code.sharpness.assign(self.models[setting][0].code.sharpness)
-        return ScaledClassifier(scaling, model)
+        self._wholes[setting] = ScaledClassifier(scaling, model)
+        return self._wholes[setting]
 
     def polished(self, setting: Setting, budget: Budget, seed: int) -> None:
         """Natural gradients from the exact posterior, as many steps as are best for the folds."""
-        counts = range(0, MAX_STEPS + 1, CHECK_EVERY)
+        counts = range(CHECK_EVERY, MAX_STEPS + 1, CHECK_EVERY)
         p = np.zeros([len(counts), len(self.y), self.num_classes])
         parts = self.parts(setting)
         most = min(NUM_INDUCING, *(len(np.unique(X, axis=0)) for _, X, _ in parts))
@@ -158,22 +162,20 @@ class _Search:
                 gpflow.utilities.read_values(uncollapsed(self.models[setting][i], most, seed)),
             )
             steps.restart()
-            for k, count in enumerate(counts):
-                steps.take(CHECK_EVERY if count else 0)
+            for k in range(len(counts)):
+                if not steps.take(CHECK_EVERY):
+                    return
                 p[k, held_out] = model.predict_y(X_held_out)[0].numpy()
             if (budget.elapsed - start) * (len(parts) - i) > budget.remaining:
                 return
-        nll = [float(np.mean(label_nll(each, self.y))) for each in p]
-        best = int(np.argmin(nll))
-        if best == 0:
-            return
+        best = int(np.argmin([np.mean(label_nll(each, self.y)) for each in p]))
 
         def build() -> ScaledClassifier:
             exact = self.whole(setting)
             model = uncollapsed(exact.model, NUM_INDUCING, seed)
             loss = minibatch_loss(model, exact.model.data, len(self.y), seed)
-            NaturalSteps(model, loss, **LONG_STEPS).take(counts[best])
-            return ScaledClassifier(exact.scaling, model)
+            done = NaturalSteps(model, loss, **LONG_STEPS).take(counts[best])
+            return ScaledClassifier(exact.scaling, model) if done else exact
 
         remark = f"{counts[best]} natural-gradient steps"
         self.candidates.add("polished", setting, p[best], remark, build)

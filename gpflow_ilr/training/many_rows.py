@@ -12,7 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
+from gpflow_ilr.calibration.criterion import Marginals, label_nll
 from gpflow_ilr.inputs.scaling import SCALINGS, Scaling
 from gpflow_ilr.models import ILRGPR, ILRNNGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
@@ -25,8 +27,8 @@ __all__ = ["choose_for_many_rows"]
 
 SAMPLE, LARGE_SAMPLE = 1000, 2000
 """Rows that the kernel comes from, while settings are compared and afterwards."""
-HELD_OUT = 2048
-"""Rows by which models are compared."""
+SCREENED, HELD_OUT = 6144, 2048
+"""Rows by which settings are compared, and models."""
 NUM_INDUCING = 300
 POLISH_GAIN = 0.3
 """The largest part of its NLL that natural gradients have been seen to take from a model."""
@@ -51,19 +53,14 @@ def choose_for_many_rows(
     rows = {name: scaling(X).numpy() for name, scaling in scalings.items()}
     order = np.random.default_rng(seed).permutation(len(X))
     sample = min(LARGE_SAMPLE, len(X) // 2)
-    held_out = np.sort(order[sample:][:HELD_OUT])
-    candidates = Candidates(y[held_out], report)
-    search = _Search(scalings, rows, y, num_classes, order, held_out, candidates)
+    search = _Search(scalings, rows, y, num_classes, order, sample, report)
     setting = best_setting(
-        lambda setting: search.neighbours(setting, min(SAMPLE, sample)),
-        X.shape[1],
-        lambda: budget.elapsed > SCREENING * budget.max_seconds,
+        search.screened, X.shape[1], lambda: budget.elapsed > SCREENING * budget.max_seconds
     )
-    candidates.choose(setting)
-    search.neighbours(setting, sample, choose_count=True)
+    search.neighbours(setting)
     search.polished(setting, budget, seed)
     search.exact(setting, budget)
-    return candidates.best()
+    return search.candidates.best()
 
 
 class _Search:
@@ -74,8 +71,8 @@ class _Search:
     :param y: their labels.
     :param num_classes: K.
     :param order: in which rows are taken for samples.
-    :param held_out: numbers of the rows by which models are compared.
-    :param candidates: where models are added.
+    :param sample: rows of the larger sample; what comes after them is held out.
+    :param report: what is tried is added to it.
     """
 
     def __init__(
@@ -85,32 +82,46 @@ class _Search:
         y: np.ndarray,
         num_classes: int,
         order: np.ndarray,
-        held_out: np.ndarray,
-        candidates: Candidates,
+        sample: int,
+        report: Report,
     ) -> None:
         self.scalings, self.X, self.y = scalings, X, y
-        self.num_classes, self.order = num_classes, order
-        self.held_out, self.candidates = held_out, candidates
-        self.from_sample: dict[Setting, ILRGPR] = {}
-        self.nearest: ILRNNGPR | None = None
+        self.num_classes, self.order, self.sample = num_classes, order, sample
+        self.held_out = np.sort(order[sample:][:HELD_OUT])
+        self.candidates = Candidates(y[self.held_out], report)
 
-    def neighbours(self, setting: Setting, sample: int, choose_count: bool = False) -> np.ndarray:
-        """Nearest neighbours with the kernel of a sample; the NLL of each held-out label."""
-        X, rows = self.X[setting.scaling], self.order[:sample]
-        start = setting.fitted(X[rows], self.y[rows], self.num_classes)
+    def screened(self, setting: Setting) -> np.ndarray:
+        """The NLL of each of many held-out labels, with the kernel of a small sample."""
+        size = min(SAMPLE, self.sample)
+        model, _ = self._nearest(setting, size)
+        model.calibrate(noise=True)
+        rows = np.sort(self.order[self.sample :][:SCREENED])
+        held_out = Marginals(*model.leave_one_out(rows), tf.gather(model.labels, rows))
+        nll = label_nll(held_out, model.code.link, model.code.scale).numpy()
+        remark = f"{model.num_neighbours} neighbours, kernel of {size} rows"
+        self.candidates.note("neighbours", setting, nll, remark)
+        return nll
+
+    def _nearest(self, setting: Setting, size: int) -> tuple[ILRNNGPR, ILRGPR]:
+        """Nearest neighbours, and the exact model of a sample that their kernel is from."""
+        X, rows, K = self.X[setting.scaling], self.order[:size], self.num_classes
+        start = setting.fitted(X[rows], self.y[rows], K)
         noise = float(start.code.noise_variance[0, 0])
-        K = self.num_classes
         model = ILRNNGPR((X, self.y), start.kernel, num_classes=K, noise_variance=noise)
         model.criterion_rows = self.held_out
-        model.calibrate(noise=True, neighbours=choose_count)
-        self.from_sample[setting], self.nearest = start, model
-        remark = f"{model.num_neighbours} neighbours, kernel of {sample} rows"
-        p = _left_out_probabilities(model, self.held_out)
-        return self.add("neighbours", setting, p, remark, model)
+        return model, start
+
+    def neighbours(self, setting: Setting) -> None:
+        """Nearest neighbours with the kernel of the larger sample, and their number chosen."""
+        self.nearest, self.start = self._nearest(setting, self.sample)
+        self.nearest.calibrate(noise=True, neighbours=True)
+        remark = f"{self.nearest.num_neighbours} neighbours, kernel of {self.sample} rows"
+        p = _left_out_probabilities(self.nearest, self.held_out)
+        self.add("neighbours", setting, p, remark, self.nearest)
 
     def polished(self, setting: Setting, budget: Budget, seed: int) -> None:
         """Inducing points in closed form, then natural gradients where they can be worth it."""
-        X, start = self.X[setting.scaling], self.from_sample[setting]
+        X, start = self.X[setting.scaling], self.start
         validation = X[self.held_out], self.y[self.held_out]
         rest = np.setdiff1d(np.arange(len(X)), self.held_out)
         Z = kmeans_plusplus(X[rest], min(NUM_INDUCING, len(np.unique(X[rest], axis=0))), seed)
@@ -134,6 +145,8 @@ class _Search:
             max_seconds=0.6 * budget.remaining,
             seed=seed,
         )
+        if not result.best_step:  # it is what it was
+            return
         p = uncollapsed.predict_y(validation[0])[0].numpy()
         remark = f"{result.best_step} natural-gradient steps"
         self.add("polished", setting, p, remark, uncollapsed)
@@ -141,7 +154,6 @@ class _Search:
     def exact(self, setting: Setting, budget: Budget) -> None:
         """The exact model with the neighbours' noise and λ, where it fits into the budget."""
         X, near = self.X[setting.scaling], self.nearest
-        assert near is not None
         if not budget.allows_factor(len(X)):
             return
         model = ILRGPR(
@@ -156,10 +168,10 @@ class _Search:
 
     def add(
         self, name: str, setting: Setting, probabilities: np.ndarray, remark: str, model: Any
-    ) -> np.ndarray:
-        """Add a model to the candidates; the NLL of each held-out label."""
+    ) -> None:
+        """Add a model to the candidates."""
         scaled = ScaledClassifier(self.scalings[setting.scaling], model)
-        return self.candidates.add(name, setting, probabilities, remark, lambda: scaled)
+        self.candidates.add(name, setting, probabilities, remark, lambda: scaled)
 
 
 def _left_out_probabilities(model: Any, rows: np.ndarray) -> np.ndarray:

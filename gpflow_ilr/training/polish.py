@@ -148,13 +148,17 @@ class NaturalSteps:
 
         self._step = tf.function(step, autograph=False)
 
-    def take(self, num_steps: int) -> None:
-        """Go on.
+    def take(self, num_steps: int) -> bool:
+        """Go on; whether no step has failed numerically, which leaves the model anywhere.
 
         :param num_steps: so far.
         """
-        for _ in range(num_steps):
-            self._step()
+        try:
+            for _ in range(num_steps):
+                self._step()
+        except tf.errors.InvalidArgumentError:
+            return False
+        return True
 
     def shorten(self) -> None:
         """Halve the natural-gradient steps."""
@@ -242,10 +246,9 @@ class _Run:
     def _go_on(self, num_steps: int) -> float:
         """The held-out NLL after some steps; NaN where one has failed."""
         try:
-            self.steps.take(num_steps)
-            return self.nll()
+            return self.nll() if self.steps.take(num_steps) else np.nan
         except tf.errors.InvalidArgumentError:
-            return float("nan")
+            return np.nan
 
 
 def _split(rows: RegressionData, seed: int) -> tuple[RegressionData, RegressionData]:

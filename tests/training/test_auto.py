@@ -58,6 +58,7 @@ def test_the_number_of_rows_decides_how_models_are_judged(
         ({"y": Y[:-1]}, "labels"),
         ({"y": np.full([60, 3], 1 / 3)}, "soft rows"),
         ({"X": np.full_like(X, np.nan)}, "finite"),
+        ({"X": X[:1], "y": Y[:1]}, "at least two"),
         ({"max_seconds": 0.0}, "max_seconds must be positive, but is 0.0"),
         ({"max_bytes": -1.0}, "max_bytes must be positive, but is -1.0"),
         ({"num_classes": 2}, "2"),

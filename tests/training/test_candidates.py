@@ -79,6 +79,18 @@ def test_models_that_are_right_in_different_rows_are_mixed() -> None:
     assert report.chosen.nll < min(trial.nll for trial in report.trials[:2])
 
 
+def test_what_held_out_rows_cannot_tell_apart_is_mixed() -> None:
+    candidates = Candidates(LABELS, Report())
+    wild = right_in(slice(None))
+    wild[:4] = np.where(
+        np.arange(2) == LABELS[:4, None], 0.02, 0.98
+    )  # worse in four rows, else better
+    candidates.add("exact", ISO, right_in(slice(None), p=0.9), "", lambda: Says(0.9))
+    candidates.add("polished", ISO, wild, "", lambda: Says(0.5))
+    candidates.choose(ISO)
+    assert isinstance(candidates.best(), Mixture)
+
+
 @pytest.mark.parametrize(("best", "other", "mixed"), [(ARD, ISO, True), (ISO, ARD, False)])
 def test_only_a_setting_with_fewer_lengthscales_may_help_another(
     best: Setting, other: Setting, mixed: bool

@@ -47,7 +47,7 @@ def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
     assert kinds[7] == "exact"
     assert [len(X) for X in sampled] == [40] * 4 + [60]
 
-    search, _, setting, p, _, near = models[4]
+    search, _, setting, p, _, near = models[0]
     held_out = search.held_out
     assert len(held_out) == 50
     own = {tuple(row) for row in search.X[setting.scaling][held_out]}
@@ -59,7 +59,7 @@ def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
     np.testing.assert_allclose(p, expected, atol=1e-9)
     assert report.trials[4].nll == pytest.approx(np.mean(label_nll(p, y[held_out])))
     # Inducing inputs have been fitted to the rest.
-    collapsed = models[5][-1]
+    collapsed = models[1][-1]
     assert collapsed.num_data == 240 - 50
     assert report.chosen in report.trials
     X_new, y_new = rows(500, seed=1)
