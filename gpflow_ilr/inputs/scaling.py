@@ -9,6 +9,8 @@ ops, to any others.
 
 from __future__ import annotations
 
+import abc
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData
@@ -27,7 +29,7 @@ NUM_QUANTILES = 1000
 """Quantiles between which the distribution of a column is linear."""
 
 
-class Scaling(tf.Module):
+class Scaling(tf.Module, abc.ABC):
     """A map of inputs that was fitted to training rows.
 
     :param X: [N, D], the training rows.
@@ -39,8 +41,9 @@ class Scaling(tf.Module):
         self.num_columns = int(rows.shape[1])
         self._fit(rows)
 
+    @abc.abstractmethod
     def _fit(self, X: np.ndarray) -> None:
-        raise NotImplementedError
+        """Keep what is needed of the training rows."""
 
     def __call__(self, X: InputData) -> tf.Tensor:
         """The scaled inputs, [..., D].
@@ -50,8 +53,9 @@ class Scaling(tf.Module):
         """
         return self._scale(as_inputs(X, self.num_columns))
 
+    @abc.abstractmethod
     def _scale(self, X: tf.Tensor) -> tf.Tensor:
-        raise NotImplementedError
+        """The scaled inputs, of checked ones."""
 
 
 class Standardised(Scaling):
