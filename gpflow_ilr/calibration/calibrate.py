@@ -30,7 +30,7 @@ from gpflow_ilr.inputs.rows import check_data
 __all__ = ["Calibratable", "calibrate", "smoothing"]
 
 _SOFT_ROUNDS = 20
-_FEW_ROWS = 512
+_FEW_ROWS = 1024
 
 HeldOutRows = tuple[tf.Tensor, tf.Tensor]
 
