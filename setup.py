@@ -12,7 +12,7 @@ VERSION = re.search(
 ).group(1)
 
 EXTRAS = {
-    "plot": ["matplotlib>=3.7", "mpltern>=1.0"],
+    "plot": ["matplotlib>=3.7"],
     "sklearn": ["scikit-learn>=1.7"],
     "keras": ["keras>=3.10", "tf-keras"],
     "neighbours": ["faiss-cpu>=1.8"],
