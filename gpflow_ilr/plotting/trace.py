@@ -23,13 +23,17 @@ def plot_trace(losses: Any, validation: Any = None, *, ax: Axes | None = None) -
     Losses above the first one, which line searches try, leave the picture, unless the last is one of
     them: then training has failed, and all of it is shown. Losses that are not finite leave a gap.
 
-    :param losses: the loss at steps 0, 1, 2, …, or a result that has ``losses`` (and ``validation``).
+    :param losses: the loss at steps 0, 1, 2, …, or a result that has ``losses`` (and ``validation``),
+        such as :func:`gpflow_ilr.training.fit` returns; those of L-BFGS are at steps 1, 2, 3, ….
     :param validation: pairs (step, NLL in nats per row), in the order of steps; on an axis of its own,
         to the right (``ax.figure.axes[-1]``). The smallest is marked.
     :param ax: axes to draw into; those of a new figure if None.
     :raises ValueError: if there are no losses, or something is not of this form.
     """
+    first_step = 0
     if hasattr(losses, "losses"):
+        # L-BFGS tells the loss after each step, minibatches the loss where a step began.
+        first_step = int(getattr(losses, "method", None) == "l-bfgs")
         validation = getattr(losses, "validation", None) if validation is None else validation
         losses = losses.losses
     values = _as_floats("losses", losses)
@@ -50,7 +54,7 @@ def plot_trace(losses: Any, validation: Any = None, *, ax: Axes | None = None) -
     ax = drawn_into(ax)
     finite = np.where(np.isfinite(values), values, np.nan)
     best = np.fmin.accumulate(finite)
-    steps = np.arange(len(values))
+    steps = first_step + np.arange(len(values))
     ax.plot(steps, finite, color=BLUE, alpha=0.35, linewidth=0.8, label="loss")
     ax.plot(steps, best, color=BLUE, linewidth=1.6, label="smallest loss so far")
     ax.set_xlabel("step")

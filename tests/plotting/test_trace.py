@@ -47,6 +47,12 @@ def test_a_result_is_drawn_as_its_sequences() -> None:
     np.testing.assert_array_equal(*(a.figure.axes[-1].lines[0].get_xydata() for a in (ax, same)))
 
 
+@pytest.mark.parametrize(("method", "first"), [("l-bfgs", 1), ("adam", 0), ("natural", 0)])
+def test_losses_after_a_step_stand_at_its_end(method: str, first: int) -> None:
+    result = SimpleNamespace(losses=[3.0, 2.0], validation=[], method=method)
+    np.testing.assert_array_equal(lines(plot_trace(result))["loss"][:, 0], [first, first + 1])
+
+
 @pytest.mark.parametrize("none", [None, (), []])
 def test_without_validation_there_is_one_axis(none) -> None:
     assert len(plot_trace(SimpleNamespace(losses=[2.0, 1.0], validation=none)).figure.axes) == 1
