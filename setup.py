@@ -16,6 +16,8 @@ EXTRAS = {
     "sklearn": ["scikit-learn>=1.7"],
     "keras": ["keras>=3.10", "tf-keras"],
     "neighbours": ["faiss-cpu>=1.8"],
+    "training": ["tqdm"],
+    "tensorboard": ["tensorboard>=2.18", "matplotlib>=3.7"],
     "augmented": ["polyagamma>=2.0", "threadpoolctl>=3.0", "tqdm"],
 }
 EXTRAS["examples"] = [*EXTRAS["plot"], *EXTRAS["sklearn"]]
@@ -24,6 +26,8 @@ EXTRAS["test"] = [
     *EXTRAS["keras"],
     *EXTRAS["augmented"],
     *EXTRAS["neighbours"],
+    *EXTRAS["training"],
+    *EXTRAS["tensorboard"],
     "pytest>=8",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",

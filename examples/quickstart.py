@@ -51,8 +51,8 @@ def main() -> None:
     curves = {}
     for name, model in models.items():
         start = time.perf_counter()
-        loss = gpflow.models.training_loss_closure(model, (X, y[:, None]))
-        gpflow.optimizers.Scipy().minimize(loss, model.trainable_variables, options={"maxiter": 50})
+        has_rows = hasattr(model, "data")
+        gi.training.fit(model, None if has_rows else (X, y), max_iterations=50)
         if hasattr(model, "calibrate"):  # λ from the same fit, by leave-one-out
             model.calibrate()
         p = model.predict_y(X_test)[0]
@@ -74,7 +74,7 @@ def draw(curves: dict) -> None:
         150, centers=[[0, 1.2], [-1, -0.6], [1, -0.6]], cluster_std=0.8, random_state=1
     )
     model = gi.ILRGPR((X, y), gi.starting_kernel(X, 3), num_classes=3, noise="shared")
-    gpflow.optimizers.Scipy().minimize(model.training_loss, model.trainable_variables)
+    gi.training.fit(model)
     model.calibrate()
     axis = np.linspace(-6.0, 6.0, 121)
     grid = np.stack(np.meshgrid(axis, axis), axis=-1)

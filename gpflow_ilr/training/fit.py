@@ -1,21 +1,25 @@
-"""Training by L-BFGS, with the best parameters kept whatever happens."""
+"""One training for all models, with the best parameters kept whatever ends it."""
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import GPModel
-from gpflow.models.training_mixins import InternalDataTrainingLossMixin
-from gpflow.optimizers import Scipy
-from scipy.optimize import OptimizeResult
 
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.training.held_out import HeldOut
+from gpflow_ilr.training.lbfgs import LBFGS
+from gpflow_ilr.training.losses import Loss, training_loss
+from gpflow_ilr.training.methods import Method, check_lengths, check_limits, chosen_method
+from gpflow_ilr.training.progress import progress_bar
+from gpflow_ilr.training.result import Fit
+from gpflow_ilr.training.steps import Steps, take_steps
+from gpflow_ilr.training.watch import Observer, Watch
 
 __all__ = ["fit"]
 
@@ -25,98 +29,153 @@ _ROUNDS = 5
 
 def fit(
     model: GPModel,
-    data: RegressionData | None = None,
+    data: RegressionData | tf.data.Dataset | None = None,
     *,
+    method: Method = "auto",
     variables: Sequence[tf.Variable] | None = None,
     max_iterations: int = 1000,
+    batch_size: int | None = None,
+    learning_rate: float = 0.01,
+    natural_step: float = 0.1,
+    validation: RegressionData | None = None,
+    check_every: int = 10,
+    patience: int = 10,
+    max_seconds: float | None = None,
+    callback: Callable[[int, float], Any] | None = None,
+    monitor: Callable[[int], Any] | None = None,
+    progress: bool = False,
+    seed: int = 0,
     compile: bool = True,  # noqa: A002 - GPflow's name
-) -> OptimizeResult:
-    """Minimise the model's training loss by L-BFGS; afterwards the model has the best parameters.
+) -> Fit:
+    """Minimise the model's training loss; afterwards the model has the best parameters.
 
-    ``gpflow.optimizers.Scipy`` leaves the parameters that it tried last where the loss raises an error
-    (a factorisation that fails in a line search). Here such an end is a warning, and so is Ctrl-C: the
-    model has the parameters with the smallest loss of all that were tried, and the result says
-    ``success=False`` and why. A nearest-neighbour model whose metric has changed by training is trained
-    on with its new neighbours.
+    L-BFGS is GPflow's; natural gradients are taken for q(u), with steps of Adam for all else. By
+    default minibatches are trained on by natural gradients (Adam if the model has no full q(u)), all
+    rows by L-BFGS.
+
+    The best parameters are those with the smallest criterion: the NLL of ``validation`` rows where
+    there are some, looked at every ``check_every`` steps; else the training loss, of L-BFGS at every
+    evaluation, of Adam and natural gradients at the same looks. Of minibatches it is the mean of the
+    last ``check_every`` losses. A failure (a number that is not finite, a factorisation that fails) and
+    Ctrl-C are warnings: the result says ``success=False`` and why.
+
+    By L-BFGS, a nearest-neighbour model whose metric has changed is trained on with its new neighbours,
+    up to five times.
 
     :param model: any model of GPflow or of this package.
-    :param data: (X, y), for a model that has no data of its own; for a nearest-neighbour model some of
-        its rows, which are predicted from all others.
-    :param variables: what to train; the model's trainable variables if None.
+    :param data: rows (X, y), or a ``tf.data.Dataset`` of batches of them, which is repeated, for a
+        model that has no rows of its own. For a nearest-neighbour model, rows that are predicted from
+        all others; None for its own.
+    :param method: ``"l-bfgs"``, ``"adam"``, ``"natural"``, or ``"auto"``, as above.
+    :param variables: what to train; the model's trainable variables if None. By natural gradients,
+        what Adam trains beside q(u).
     :param max_iterations: at most so many steps.
+    :param batch_size: draw so many rows at each step; None for all.
+    :param learning_rate: of Adam.
+    :param natural_step: length of the natural-gradient steps, between 0 and 1.
+    :param validation: held-out rows (X, y).
+    :param check_every: steps between looks.
+    :param patience: stop after so many looks without a smaller NLL of the validation rows.
+    :param max_seconds: stop at the first step after so many; None for no limit.
+    :param callback: called with the number and the loss of each step; StopIteration ends training.
+    :param monitor: a ``gpflow.monitor.Monitor``, or whatever else is called with a step's number.
+    :param progress: show a progress bar (needs tqdm).
+    :param seed: of the rows that ``batch_size`` draws.
     :param compile: compile loss and gradient with ``tf.function``.
-    :returns: SciPy's result, with the smallest loss as ``fun``.
-    :raises ValueError: if data are missing, or given to a model that has its own.
+    :raises ValueError: if an argument does not fit the model or the others.
     :raises tf.errors.InvalidArgumentError: if the loss fails where training starts.
     """
-    check_count("max_iterations", max_iterations)
-    variables = tuple(model.trainable_variables if variables is None else variables)
-    is_stale = getattr(model, "has_stale_neighbours", lambda: False)
-    for _ in range(_ROUNDS):
-        result = _minimised(_closure(model, data, compile), variables, max_iterations, compile)
-        if result.status < 0 or not is_stale():
-            break
-    return result
-
-
-def _minimised(
-    closure: Callable[[], tf.Tensor],
-    variables: Sequence[tf.Variable],
-    max_iterations: int,
-    compile: bool,  # noqa: A002 - GPflow's name
-) -> OptimizeResult:
-    """SciPy's result; the variables have the values with the smallest loss that was seen."""
-    optimizer = _KeepsBest()
-    try:
-        result = optimizer.minimize(
-            closure, variables, compile=compile, options={"maxiter": max_iterations}
+    check_limits(max_iterations, check_every, patience, max_seconds)
+    check_lengths(natural_step, learning_rate)
+    loss = training_loss(model, data, batch_size, seed, compile)
+    method = chosen_method(method, model, loss.has_minibatches)
+    q = (model.q_mu, model.q_sqrt) if method == "natural" else None
+    in_q = [p.unconstrained_variable for p in q or ()]
+    if variables is None:
+        variables = [v for v in model.trainable_variables if all(v is not x for x in in_q)]
+    if not (variables or q):
+        raise ValueError(
+            f"variables has nothing to train: {type(model).__name__} needs at least one."
         )
-    except (tf.errors.InvalidArgumentError, KeyboardInterrupt) as error:
-        if optimizer.best is None:  # nothing has been found that could be kept
-            raise
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
-        result = OptimizeResult(success=False, status=-1, message=reason)
-        warnings.warn(
-            f"Training stopped early: {reason} The model has the best parameters of "
-            f"{optimizer.num_evaluations} evaluations (loss {optimizer.smallest:.6g}).",
-            RuntimeWarning,
-            stacklevel=3,
+    held_out = None if validation is None else HeldOut(model, validation, compile)
+    by_evaluation = held_out is None and method == "l-bfgs"
+    with ExitStack() as stack:
+        observers: list[Observer] = []
+        if progress:
+            bar = progress_bar(max_iterations, type(model).__name__, held_out is not None)
+            observers.append(stack.enter_context(bar))
+        if callback is not None:
+            observers.append(lambda watch: callback(watch.num_steps, watch.losses[-1]))
+        if monitor is not None:
+            observers.append(lambda watch: monitor(watch.num_steps))
+        watch = Watch(
+            [*variables, *in_q],
+            _criterion(loss, held_out, check_every, compile),
+            check_every=None if by_evaluation else check_every,
+            max_steps=max_iterations,
+            patience=None if held_out is None else patience,
+            max_seconds=max_seconds,
+            observers=observers,
         )
-    if optimizer.best is not None:
-        optimizer.assign_tensors(variables, optimizer.unpack_tensors(variables, optimizer.best))
-        result.update(x=optimizer.best, fun=optimizer.smallest, nfev=optimizer.num_evaluations)
-    return result
+
+        def train() -> tuple[bool, str]:
+            if method != "l-bfgs":
+                whole = compile and loss.fits_in_graph
+                steps = Steps(loss.closure, variables, learning_rate, q, natural_step, whole)
+                return take_steps(steps, watch, max_iterations)
+            is_stale = getattr(model, "has_stale_neighbours", lambda: False)
+            closure = loss.closure
+            for _ in range(_ROUNDS):
+                lbfgs = LBFGS(closure, variables, compile)
+                ending = lbfgs.train(watch, max_iterations, by_loss=by_evaluation)
+                if by_evaluation:
+                    watch.restore()
+                if not is_stale():
+                    break
+                closure = training_loss(model, data, batch_size, seed, compile).closure
+            return ending
+
+        success, message, failed = watch.run(train)
+    if failed:
+        _warn(message, watch, "held-out NLL" if held_out is not None else "loss")
+    looks = [] if held_out is None else watch.looks
+    return Fit(
+        method=method,
+        success=success,
+        message=message,
+        fun=watch.smallest,
+        best_step=watch.best_step,
+        losses=np.array(watch.losses),
+        validation=looks,
+        seconds=watch.seconds,
+    )
 
 
-class _KeepsBest(Scipy):
-    """GPflow's optimiser, which remembers the parameters with the smallest finite loss."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.best: np.ndarray | None = None
-        self.smallest = np.inf
-        self.num_evaluations = 0
-
-    def eval_func(self, *arguments: Any, **options: Any) -> Callable[..., Any]:
-        """Value and gradient for SciPy, as GPflow makes them, and a memory of the best."""
-        evaluate = super().eval_func(*arguments, **options)
-
-        def remember(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            self.num_evaluations += 1
-            loss, gradient = evaluate(x)
-            if loss < self.smallest:  # which NaN is not
-                self.best, self.smallest = x.copy(), float(loss)
-            return loss, gradient
-
-        return remember
+def _criterion(
+    loss: Loss,
+    held_out: HeldOut | None,
+    check_every: int,
+    compile: bool,  # noqa: A002
+) -> Callable[[list[float]], float]:
+    """What judges a state, given the losses so far."""
+    if held_out is not None:
+        return lambda _: held_out.nll()
+    if loss.has_minibatches:
+        return lambda losses: float(np.mean(losses[-check_every:])) if losses else np.inf
+    whole = compile and loss.fits_in_graph
+    value = tf.function(loss.closure, autograph=False) if whole else loss.closure
+    return lambda _: float(value())
 
 
-def _closure(model: Any, data: RegressionData | None, compile: bool) -> Callable[[], tf.Tensor]:  # noqa: A002
-    takes_data = "data" in inspect.signature(model.training_loss_closure).parameters
-    if data is not None and not takes_data:
-        raise ValueError(f"{type(model).__name__} has its rows already: leave out data.")
-    if data is not None:
-        return model.training_loss_closure(data, compile=compile)
-    if not isinstance(model, InternalDataTrainingLossMixin):
-        raise ValueError(f"{type(model).__name__} keeps no rows: pass data=(X, y).")
-    return model.training_loss_closure(compile=compile)
+def _warn(reason: str, watch: Watch, what: str) -> None:
+    kept = (
+        "the parameters it began with"
+        if watch.best_step == 0
+        else f"the best parameters of {watch.num_steps} steps, those of step {watch.best_step} "
+        f"({what} {watch.smallest:.6g})"
+    )
+    warnings.warn(
+        f"Training stopped early: {reason.rstrip('.')}. The model has {kept}.",
+        RuntimeWarning,
+        stacklevel=3,
+    )

@@ -11,7 +11,10 @@ import gpflow_ilr
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-OPTIONAL = ("matplotlib", "mpltern", "sklearn", "keras", "tqdm", "polyagamma", "pandas", "torch")
+OPTIONAL = (
+    *("matplotlib", "mpltern", "sklearn", "keras", "tqdm", "polyagamma", "pandas", "torch"),
+    "tensorboard",
+)
 IMPORTED = """
 import sys, gpflow
 before = set(sys.modules)
