@@ -47,19 +47,29 @@ class ExactClassifier(ConjugateClassifier):
 
     def log_evidence(self) -> tf.Tensor:
         """Log evidence of the paper's targets, []."""
+        return self.log_evidence_of(self.data[0], self.labels)
+
+    def log_evidence_of(self, X: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        """Log evidence of the targets of any rows, at the present hyperparameters, [].
+
+        :param X: [n, D]; in a graph n may be unknown, so that one trace serves many sets of rows.
+        :param labels: class indices [n], or soft rows [n, K].
+        """
         evidences = [
-            dense_log_evidence(covariance(span.kernel, self.data[0]), *self._regression(span))
+            dense_log_evidence(covariance(span.kernel, X), *self._regression(span, X, labels))
             for span in self.output_spans
         ]
-        return self.in_paper_units(tf.add_n(evidences), self.num_data)
+        return self.in_paper_units(tf.add_n(evidences), tf.shape(X)[0])
 
-    def _regression(self, span: OutputSpan) -> tuple[tf.Tensor, tf.Tensor]:
-        """Targets less mean function [N, P], and noise variances [N, 1 or P]."""
-        X = self.data[0]
-        targets = tf.matmul(self.code.features(self.labels), span.columns(self.code.targets))
+    def _regression(
+        self, span: OutputSpan, X: tf.Tensor | None = None, labels: tf.Tensor | None = None
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Targets less mean function [N, P], and noise variances [N, 1 or P]; of own rows if None."""
+        X, labels = (self.data[0], self.labels) if X is None else (X, labels)
+        targets = tf.matmul(self.code.features(labels), span.columns(self.code.targets))
         mean = span.mean(self.mean_function, X)
         V = span.columns(self.code.noise_variance)
-        V = tf.gather(V, self.labels) if self.code.depends_on_class else tf.repeat(V, len(X), 0)
+        V = tf.gather(V, labels) if self.code.depends_on_class else tf.repeat(V, tf.shape(X)[0], 0)
         V = tf.maximum(V, least_noise(span.kernel(X, full_cov=False)))
         return targets if mean is None else targets - mean, V
 

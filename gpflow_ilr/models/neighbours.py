@@ -170,7 +170,8 @@ class NeighboursClassifier(ConjugateClassifier):
 
         if tf.executing_eagerly() and len(Xnew) > chunk:  # many rows pay for a trace of 0.1 s
             shapes = [tf.TensorSpec([None, *x.shape[1:]], x.dtype) for x in tensors]
-            local = tf.function(local, input_signature=shapes, autograph=False)
+            traced = tf.function(local, input_signature=shapes, autograph=False)
+            local = traced.get_concrete_function()  # without a warning that it is traced often
         return map_rows(local, tensors, chunk)
 
     def _chunk(self, count: int) -> int:

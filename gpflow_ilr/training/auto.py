@@ -51,15 +51,16 @@ def fit_auto(
     num_classes: int,
     max_seconds: float = 120.0,
     max_bytes: float = 4e9,
+    progress: bool = False,
     seed: int = 0,
 ) -> AutoClassifier:
     """Choose scaling, kernel and model by held-out labels, and fit them.
 
     Up to 1,500 rows everything is judged by folds, above by rows that the kernel has not seen. Tried
-    are columns that are standardised or mapped to normal quantiles; four families of kernels, with
+    are columns that are standardised or mapped to normal quantiles; several families of kernels, with
     one lengthscale or one for each column; exact models or nearest neighbours; inducing inputs with
-    natural gradients of the exact likelihood; and a mixture of the best two. ``report`` of what is
-    returned says what was tried, what it promised, and what it took.
+    natural gradients of the exact likelihood. Those that help are mixed. ``report`` of what is returned
+    says what was tried, what it promised, and what it took.
 
     :param X: [N, D], raw: no need to scale them.
     :param y: class indices, [N] or [N, 1], or one-hot rows [N, K].
@@ -67,6 +68,7 @@ def fit_auto(
     :param max_seconds: after so many nothing more is tried. What is under way is finished: with
         very few seconds, one kernel is fitted all the same.
     :param max_bytes: for the largest matrix, of N × N numbers in the exact model.
+    :param progress: print each trial as it is made.
     :param seed: of samples and folds.
     :raises ValueError: if X or y cannot be read, labels are soft, or an option is out of its range.
     """
@@ -84,7 +86,7 @@ def fit_auto(
             raise ValueError(f"{name} must be positive, but is {value!r}.")
     if seed < 0:
         raise ValueError(f"seed must not be negative, but is {seed!r}.")
-    report, budget = Report(), Budget(max_seconds, max_bytes)
+    report, budget = Report(progress=progress), Budget(max_seconds, max_bytes)
     choose = choose_for_few_rows if len(rows) <= FEW_ROWS else choose_for_many_rows
     classifier = choose(rows, labels.numpy(), num_classes, budget, report, seed)
     report.seconds = budget.elapsed

@@ -1,27 +1,32 @@
-"""Models that compete by the probabilities they give to the same held-out labels."""
+"""Models that compete by the probabilities they give to the same held-out labels.
+
+The smallest NLL of a few hundred labels is often luck. So the models are not ranked but stacked (Yao,
+Vehtari, Simpson and Gelman, 2018): their probabilities are averaged with those shares that have the
+smallest NLL. Where one model is clearly the best, it has the only share.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.models import SVGP
-from scipy.optimize import minimize_scalar
 
 from gpflow_ilr.inputs.scaling import Scaling
 from gpflow_ilr.training.report import Report, Trial
 from gpflow_ilr.training.settings import Setting
 
-__all__ = ["Candidates", "Mixture", "ScaledClassifier", "label_nll"]
+__all__ = ["Candidates", "Mixture", "ScaledClassifier", "label_nll", "stacked"]
 
 _LEAST_SHARE = 0.1
-"""What helps by less is not worth another model."""
-_PRIOR_ROWS = 5.0
-"""The share of a mixture starts as if each model had been better in so many rows."""
+"""A model with a smaller share is left out."""
+_PRIOR_ROWS = 0.3
+"""Shares start as if each model had been the only one to be right in so many rows."""
+_ROUNDS = 300
 
 Build = Callable[[], Any]
 
@@ -39,7 +44,7 @@ def label_nll(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
 class _Candidate(NamedTuple):
     trial: Trial
     setting: Setting
-    probabilities: np.ndarray
+    nll: np.ndarray
     build: Build
 
 
@@ -68,33 +73,32 @@ class ScaledClassifier(tf.Module):
 
 
 class Mixture(tf.Module):
-    """The average of the probabilities of two models.
+    """The average of the probabilities of several models.
 
-    :param first: one of them.
-    :param second: the other.
-    :param share: the weight of the first.
+    :param models: classifiers with ``predict_y`` and ``posterior``.
+    :param shares: their weights, which sum to one.
     """
 
-    def __init__(self, first: Any, second: Any, share: float) -> None:
+    def __init__(self, models: Sequence[Any], shares: Sequence[float]) -> None:
         super().__init__()
-        self.first, self.second, self.share = first, second, share
+        self.models, self.shares = list(models), [float(share) for share in shares]
 
     def posterior(self) -> Mixture:
         """The mixture of the posteriors, whose predictions do no work over the data."""
-        return Mixture(self.first.posterior(), self.second.posterior(), self.share)
+        return Mixture([model.posterior() for model in self.models], self.shares)
 
     def predict_y(self, Xnew: InputData) -> MeanAndVariance:
         """Class probabilities and the variance of the one-hot label, [N, K] each.
 
         :param Xnew: [N, D].
         """
-        first, second = (model.predict_y(Xnew)[0] for model in (self.first, self.second))
-        p = self.share * first + (1.0 - self.share) * second
+        parts = zip(self.shares, self.models, strict=True)
+        p = tf.add_n([share * model.predict_y(Xnew)[0] for share, model in parts])
         return p, p - tf.square(p)
 
 
 class Candidates:
-    """Models of one data set, of which the best is built.
+    """Models of one data set, of which the best mixture is built.
 
     :param labels: the held-out labels, class indices [n].
     :param report: every trial is added to it, and which one is the best.
@@ -103,7 +107,6 @@ class Candidates:
     def __init__(self, labels: np.ndarray, report: Report) -> None:
         self.labels, self.report = labels, report
         self._all: list[_Candidate] = []
-        self._setting: Setting | None = None
         self._start = time.perf_counter()
 
     def add(
@@ -118,9 +121,12 @@ class Candidates:
         :param build: the model, built when it is chosen.
         """
         nll = label_nll(probabilities, self.labels)
-        trial = self.note(name, setting, nll, remark)
-        self._all.append(_Candidate(trial, setting, probabilities, build))
+        self._all.append(_Candidate(self.note(name, setting, nll, remark), setting, nll, build))
         return nll
+
+    def leave_out_ard(self) -> None:
+        """From now on models with a lengthscale for each column are candidates no more."""
+        self._all = [candidate for candidate in self._all if not candidate.setting.ard]
 
     def note(self, name: str, setting: Setting, nll: np.ndarray, remark: str) -> Trial:
         """Report what was tried, and took the time since the last, without making it a candidate.
@@ -133,73 +139,48 @@ class Candidates:
         now = time.perf_counter()
         trial = Trial(name, str(setting), float(np.mean(nll)), now - self._start, remark)
         self._start = now
-        self.report.trials.append(trial)
+        self.report.add(trial)
         return trial
-
-    def choose(self, setting: Setting) -> None:
-        """From now on only those with one setting can be the best; others can help in a mixture.
-
-        :param setting: that was chosen.
-        """
-        self._setting = setting
-
-    def _best(self) -> _Candidate:
-        finalists = (c for c in self._all if self._setting in (None, c.setting))
-        return min(finalists, key=lambda c: c.trial.nll)
 
     @property
     def smallest(self) -> float:
         """The smallest NLL so far."""
-        return self._best().trial.nll
+        return min(candidate.trial.nll for candidate in self._all)
 
     def best(self) -> Any:
-        """The best, or its mixture with another that makes it better, or is as good."""
-        best = self._best()
-        helpers = [other for other in self._all if _can_help(other, best)]
-        mixtures = [
-            mixed
-            for other, (share, mixed) in ((c, self._mixture(best, c)) for c in helpers)
-            if share < 1.0 - _LEAST_SHARE
-            and (mixed.trial.nll < best.trial.nll or not self._can_tell(best, other))
-        ]
-        if mixtures:
-            best = min(mixtures, key=lambda c: c.trial.nll)
-            self.report.trials.append(best.trial)
-        self.report.chosen = best.trial
-        return best.build()
-
-    def _can_tell(self, best: _Candidate, other: _Candidate) -> bool:
-        """Whether the other is worse by more than a standard error."""
-        nll = [label_nll(c.probabilities, self.labels) for c in (best, other)]
-        excess = nll[1] - nll[0]
-        return bool(np.mean(excess) > np.std(excess) / np.sqrt(len(excess)))
-
-    def _mixture(self, one: _Candidate, other: _Candidate) -> tuple[float, _Candidate]:
-        """With the share that is best for the held-out rows and for a prior that prefers halves."""
-
-        def mixed(share: float) -> np.ndarray:
-            return share * one.probabilities + (1.0 - share) * other.probabilities
-
-        def nll(share: float) -> np.ndarray:
-            return label_nll(mixed(share), self.labels)
-
-        found = minimize_scalar(
-            lambda share: np.sum(nll(share)) - _PRIOR_ROWS * np.log(share * (1.0 - share)),
-            bounds=(1e-3, 1.0 - 1e-3),
-            method="bounded",
+        """The best mixture, or the only model in it."""
+        nll = np.stack([candidate.nll for candidate in self._all], axis=1)
+        shares = stacked(nll)
+        chosen = [int(i) for i in np.argsort(-shares, kind="stable") if shares[i] > 0.0]
+        members = [self._all[i] for i in chosen]
+        if len(members) == 1:
+            self.report.chosen = members[0].trial
+            return members[0].build()
+        remark = "; ".join(
+            f"{shares[i]:.0%} {self._all[i].trial.model} {self._all[i].trial.setting}"
+            for i in chosen
         )
-        share = float(found.x)
-        remark = f"{1.0 - share:.0%} of {other.trial.model}, {other.trial.setting}"
-        trial = Trial("mixture", one.trial.setting, float(np.mean(nll(share))), 0.0, remark)
-        build = lambda: Mixture(one.build(), other.build(), share)  # noqa: E731
-        return share, _Candidate(trial, one.setting, mixed(share), build)
+        mixed = float(np.mean(-np.log(np.exp(-nll) @ shares)))
+        self.report.chosen = Trial("mixture", f"of {len(members)} models", mixed, 0.0, remark)
+        self.report.add(self.report.chosen)
+        return Mixture([member.build() for member in members], shares[chosen].tolist())
 
 
-def _can_help(other: _Candidate, best: _Candidate) -> bool:
-    """Whether another kind of model, or one with fewer lengthscales, may be mixed in.
+def stacked(nll: np.ndarray) -> np.ndarray:
+    """Shares with the smallest NLL of the mixture, found by EM; small ones are zero, [k].
 
-    What a model with more parameters adds to held-out rows was too often found by luck.
+    :param nll: of n held-out labels under k models, [n, k].
     """
-    if other.setting == best.setting:
-        return other.trial.model != best.trial.model
-    return best.setting.ard and not other.setting.ard
+    p = np.exp(np.min(nll, axis=1, keepdims=True) - nll)
+    members = np.arange(p.shape[1])
+    while True:
+        shares = np.full(len(members), 1.0 / len(members))
+        for _ in range(_ROUNDS):
+            joint = shares * p[:, members]
+            shares = np.sum(joint / np.sum(joint, axis=1, keepdims=True), axis=0) + _PRIOR_ROWS
+            shares /= np.sum(shares)
+        if len(members) == 1 or np.min(shares) >= _LEAST_SHARE:
+            result = np.zeros(p.shape[1])
+            result[members] = shares
+            return result
+        members = np.delete(members, np.argmin(shares))

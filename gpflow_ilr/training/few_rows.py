@@ -2,8 +2,8 @@
 
 Leave-one-out keeps the hyperparameters, and is optimistic where they are many for the rows. So each
 fold is predicted by a model whose kernel and noise the other folds have chosen; one λ is chosen for the
-predictions of all folds. The exact model then competes with natural gradients from its posterior, whose
-number of steps is the best for all folds together, and with a mixture.
+predictions of all folds. Exact models with several kernels compete with natural gradients from their
+posteriors, whose number of steps is the best for all folds together; those that help are mixed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from gpflow_ilr.inputs.scaling import SCALINGS
 from gpflow_ilr.models import ILRGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier, label_nll
-from gpflow_ilr.training.polish import NaturalSteps, minibatch_loss
+from gpflow_ilr.training.polish import NaturalSteps
 from gpflow_ilr.training.report import Budget, Report
-from gpflow_ilr.training.settings import Setting, best_setting
+from gpflow_ilr.training.settings import FAMILIES, LINEAR, LINEAR_FAMILIES, Setting, ranked_settings
 
 __all__ = ["choose_for_few_rows", "stratified_folds"]
 
@@ -35,8 +35,8 @@ SCREENING = 0.5
 MANY_FOLDS = 500
 """Below so many rows there are five folds, else three."""
 NUM_INDUCING = 128
-MAX_STEPS, CHECK_EVERY = 240, 20
-LONG_STEPS = {"natural_step": 0.2, "learning_rate": 0.1}
+MAX_STEPS, CHECK_EVERY = 120, 10
+LONG_STEPS = {"natural_step": 0.5, "learning_rate": 0.2}
 """All rows are one batch, which needs no small steps."""
 _SHARPNESSES = 25
 
@@ -70,11 +70,18 @@ def choose_for_few_rows(
     num_folds = min(5 if len(X) < MANY_FOLDS else 3, len(X))
     report.criterion = f"is that of {num_folds} folds, each predicted from the others"
     search = _Search(X, y, num_classes, stratified_folds(y, num_folds, seed), report)
-    setting = best_setting(
-        search.exact, X.shape[1], lambda: budget.elapsed > SCREENING * budget.max_seconds
+    tried = ranked_settings(
+        search.exact,
+        X.shape[1],
+        [*FAMILIES, *LINEAR_FAMILIES],
+        lambda: budget.elapsed > SCREENING * budget.max_seconds,
     )
-    search.candidates.choose(setting)
-    search.polished(setting, budget, seed)
+    if not tried[0].ard:  # so many lengthscales have not earned their place, not even in a mixture
+        search.candidates.leave_out_ard()
+    # Natural gradients from a plane are logistic regression, which its closed form is far from.
+    planes = [setting for setting in tried[1:] if setting.family == LINEAR]
+    for setting in [tried[0], *planes]:
+        search.polished(setting, budget, seed)
     return search.candidates.best()
 
 
@@ -94,12 +101,14 @@ class _Search:
         self.X, self.y, self.num_classes, self.folds = X, y, num_classes, folds
         self.candidates = Candidates(y, report)
         self.models: dict[Setting, list[ILRGPR]] = {}
-        self._wholes: dict[Setting, ScaledClassifier] = {}
 
     def parts(self, setting: Setting) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """For each fold, which rows are in it, and the others and these, as the others scale them."""
+        """For each fold, which rows are in it, and the others and these, as the others scale them.
+
+        Then the same for all rows, which are predicted by none.
+        """
         parts = []
-        for fold in range(self.folds.max() + 1):
+        for fold in range(self.folds.max() + 2):
             held_out = self.folds == fold
             scaled = SCALINGS[setting.scaling](self.X[~held_out])(self.X).numpy()
             parts.append((held_out, scaled[~held_out], scaled[held_out]))
@@ -107,12 +116,14 @@ class _Search:
 
     def exact(self, setting: Setting) -> np.ndarray:
         """The exact model, by folds; the NLL of each label."""
-        models, marginals, order = [], [], []
-        for held_out, X, X_held_out in self.parts(setting):
-            model = setting.fitted(X, self.y[~held_out], self.num_classes)
+        *folds, _ = parts = self.parts(setting)
+        models = setting.fitted_to_each(
+            [(X, self.y[~held_out]) for held_out, X, _ in parts], self.num_classes
+        )
+        marginals, order = [], []
+        for model, (held_out, _, X_held_out) in zip(models, folds, strict=False):
             labels = tf.constant(self.y[held_out], tf.int32)
             marginals.append(model.held_out((X_held_out, labels)))
-            models.append(model)
             order.append(np.flatnonzero(held_out))
         together = Marginals(
             *(tf.concat(values, axis=0) for values in zip(*marginals, strict=True))
@@ -129,39 +140,35 @@ class _Search:
         for model in models:
             model.code.sharpness.assign(sharpness)
         self.models[setting] = models
-        return self.candidates.add("exact", setting, p, "", lambda: self.whole(setting))
+        build = lambda: self._scaled(setting, models[-1])  # noqa: E731
+        return self.candidates.add("exact", setting, p, "", build)
 
-    def whole(self, setting: Setting) -> ScaledClassifier:
-        """The exact model of all rows, with the λ of the folds; fitted once."""
-        if setting in self._wholes:
-            return self._wholes[setting]
-        scaling = SCALINGS[setting.scaling](self.X)
-        model = setting.fitted(scaling(self.X).numpy(), self.y, self.num_classes)
-        model.code.sharpness.assign(self.models[setting][0].code.sharpness)
-        self._wholes[setting] = ScaledClassifier(scaling, model)
-        return self._wholes[setting]
+    def _scaled(self, setting: Setting, model: Any) -> ScaledClassifier:
+        return ScaledClassifier(SCALINGS[setting.scaling](self.X), model)
 
     def polished(self, setting: Setting, budget: Budget, seed: int) -> None:
         """Natural gradients from the exact posterior, as many steps as are best for the folds."""
         counts = range(CHECK_EVERY, MAX_STEPS + 1, CHECK_EVERY)
         p = np.zeros([len(counts), len(self.y), self.num_classes])
-        parts = self.parts(setting)
+        *folds, _ = parts = self.parts(setting)
         most = min(NUM_INDUCING, *(len(np.unique(X, axis=0)) for _, X, _ in parts))
         rows = [tf.Variable(x, shape=[None, *x.shape[1:]]) for x in self._rows(parts[0])]
         model = uncollapsed(self.models[setting][0], most, seed)
         steps = NaturalSteps(
             model, lambda: model.training_loss(tuple(map(tf.identity, rows))), **LONG_STEPS
         )
-        for i, part in enumerate(parts):
-            start = budget.elapsed
-            held_out, _, X_held_out = part
-            for variable, values in zip(rows, self._rows(part), strict=True):
+
+        def restart(i: int) -> None:
+            """Go back to the exact posterior without fold i."""
+            for variable, values in zip(rows, self._rows(parts[i]), strict=True):
                 variable.assign(values)
-            gpflow.utilities.multiple_assign(
-                model,
-                gpflow.utilities.read_values(uncollapsed(self.models[setting][i], most, seed)),
-            )
+            start = uncollapsed(self.models[setting][i], most, seed)
+            gpflow.utilities.multiple_assign(model, gpflow.utilities.read_values(start))
             steps.restart()
+
+        for i, (held_out, _, X_held_out) in enumerate(folds):
+            start = budget.elapsed
+            restart(i)
             for k in range(len(counts)):
                 if not steps.take(CHECK_EVERY):
                     return
@@ -171,11 +178,9 @@ class _Search:
         best = int(np.argmin([np.mean(label_nll(each, self.y)) for each in p]))
 
         def build() -> ScaledClassifier:
-            exact = self.whole(setting)
-            model = uncollapsed(exact.model, NUM_INDUCING, seed)
-            loss = minibatch_loss(model, exact.model.data, len(self.y), seed)
-            done = NaturalSteps(model, loss, **LONG_STEPS).take(counts[best])
-            return ScaledClassifier(exact.scaling, model) if done else exact
+            restart(-1)
+            done = steps.take(counts[best])
+            return self._scaled(setting, model if done else self.models[setting][-1])
 
         remark = f"{counts[best]} natural-gradient steps"
         self.candidates.add("polished", setting, p[best], remark, build)

@@ -32,6 +32,7 @@ class LBFGS(Scipy):
         super().__init__()
         self._closure, self._variables, self._compile = closure, tuple(variables), compile
         self._note: Callable[[float], None] = lambda _: None
+        self._evaluate: Callable[..., Any] | None = None
 
     def train(self, watch: Watch, max_iterations: int, by_loss: bool = True) -> tuple[bool, str]:
         """From where the variables are; the watch is told of every iteration.
@@ -74,7 +75,9 @@ class LBFGS(Scipy):
 
     def eval_func(self, *arguments: Any, **options: Any) -> Callable[..., Any]:
         """Value and gradient for SciPy, as GPflow makes them."""
-        evaluate = super().eval_func(*arguments, **options)
+        if self._evaluate is None:
+            self._evaluate = super().eval_func(*arguments, **options)
+        evaluate = self._evaluate
 
         def noted(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             loss, gradient = evaluate(x)

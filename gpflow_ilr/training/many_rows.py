@@ -3,12 +3,13 @@
 The kernel comes from the evidence of a sample; the rows outside it have not seen the kernel, so that
 leaving each of them out in turn is honest, however many lengthscales there are. Settings are compared
 by nearest neighbours, which take a second. The best one is then fitted to a larger sample, and its
-neighbours compete with inducing inputs in closed form, with those after natural gradients, with the
-exact model, and with a mixture of the best two.
+neighbours compete with those of another setting, with inducing inputs in closed form, with these after
+natural gradients, and with the exact model; those that help are mixed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier
 from gpflow_ilr.training.polish import polish
 from gpflow_ilr.training.report import Budget, Report
-from gpflow_ilr.training.settings import Setting, best_setting
+from gpflow_ilr.training.settings import FAMILIES, Setting, ranked_settings
 
 __all__ = ["choose_for_many_rows"]
 
@@ -54,10 +55,15 @@ def choose_for_many_rows(
     order = np.random.default_rng(seed).permutation(len(X))
     sample = min(LARGE_SAMPLE, len(X) // 2)
     search = _Search(scalings, rows, y, num_classes, order, sample, report)
-    setting = best_setting(
-        search.screened, X.shape[1], lambda: budget.elapsed > SCREENING * budget.max_seconds
+    setting, *others = ranked_settings(
+        search.screened,
+        X.shape[1],
+        FAMILIES,
+        lambda: budget.elapsed > SCREENING * budget.max_seconds,
     )
     search.neighbours(setting)
+    if others and budget.remaining:
+        search.other_neighbours(setting, others)
     search.polished(setting, budget, seed)
     search.exact(setting, budget)
     return search.candidates.best()
@@ -89,6 +95,7 @@ class _Search:
         self.num_classes, self.order, self.sample = num_classes, order, sample
         self.held_out = np.sort(order[sample:][:HELD_OUT])
         self.candidates = Candidates(y[self.held_out], report)
+        self._screened: dict[Setting, tuple[ILRNNGPR, np.ndarray]] = {}
 
     def screened(self, setting: Setting) -> np.ndarray:
         """The NLL of each of many held-out labels, with the kernel of a small sample."""
@@ -100,6 +107,7 @@ class _Search:
         nll = label_nll(held_out, model.code.link, model.code.scale).numpy()
         remark = f"{model.num_neighbours} neighbours, kernel of {size} rows"
         self.candidates.note("neighbours", setting, nll, remark)
+        self._screened[setting] = model, nll
         return nll
 
     def _nearest(self, setting: Setting, size: int) -> tuple[ILRNNGPR, ILRGPR]:
@@ -115,9 +123,27 @@ class _Search:
         """Nearest neighbours with the kernel of the larger sample, and their number chosen."""
         self.nearest, self.start = self._nearest(setting, self.sample)
         self.nearest.calibrate(noise=True, neighbours=True)
-        remark = f"{self.nearest.num_neighbours} neighbours, kernel of {self.sample} rows"
-        p = _left_out_probabilities(self.nearest, self.held_out)
-        self.add("neighbours", setting, p, remark, self.nearest)
+        self._add_neighbours(setting, self.nearest, self.sample)
+
+    def other_neighbours(self, setting: Setting, others: Sequence[Setting]) -> None:
+        """As many neighbours with that other kernel which errs in the most different rows."""
+        _, nll = self._screened[setting]
+
+        def mixed(other: Setting) -> float:
+            """The NLL of both by halves, but for a constant."""
+            return -float(np.mean(np.logaddexp(-nll, -self._screened[other][1])))
+
+        partner = min(others, key=mixed)
+        model, _ = self._screened[partner]
+        if model.num_neighbours != self.nearest.num_neighbours:
+            model.num_neighbours = self.nearest.num_neighbours
+            model.calibrate(noise=True, max_rows=HELD_OUT // 2)
+        self._add_neighbours(partner, model, min(SAMPLE, self.sample))
+
+    def _add_neighbours(self, setting: Setting, model: ILRNNGPR, size: int) -> None:
+        remark = f"{model.num_neighbours} neighbours, kernel of {size} rows"
+        p = _left_out_probabilities(model, self.held_out)
+        self.add("neighbours", setting, p, remark, model)
 
     def polished(self, setting: Setting, budget: Budget, seed: int) -> None:
         """Inducing points in closed form, then natural gradients where they can be worth it."""

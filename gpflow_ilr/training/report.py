@@ -9,6 +9,7 @@ import numpy as np
 
 __all__ = ["Budget", "Report", "Trial"]
 
+_HEADER = f"{'':2}{'model':<12} {'setting':<42} {'NLL':>7} {'seconds':>8}"
 _TIMED = 1024
 
 
@@ -29,6 +30,10 @@ class Trial:
     seconds: float
     remark: str = ""
 
+    def __str__(self) -> str:
+        numbers = f"{self.nll:7.4f} {self.seconds:8.1f}"
+        return f"  {self.model:<12} {self.setting:<42} {numbers}  {self.remark}".rstrip()
+
 
 @dataclass
 class Report:
@@ -38,19 +43,30 @@ class Report:
     :param trials: in the order of time.
     :param chosen: the trial whose model is returned.
     :param seconds: what everything took.
+    :param progress: print each trial as it is added.
     """
 
     criterion: str = ""
     trials: list[Trial] = field(default_factory=list)
     chosen: Trial | None = None
     seconds: float = 0.0
+    progress: bool = field(default=False, repr=False, compare=False)
+
+    def add(self, trial: Trial) -> None:
+        """Add a trial, and print it where progress is to be shown.
+
+        :param trial: what was tried.
+        """
+        if self.progress and not self.trials:
+            print(_HEADER, flush=True)
+        self.trials.append(trial)
+        if self.progress:
+            print(trial, flush=True)
 
     def __str__(self) -> str:
-        lines = [f"{'':2}{'model':<12} {'setting':<42} {'NLL':>7} {'seconds':>8}"]
-        for t in self.trials:
-            mark = "*" if t is self.chosen else " "
-            row = f"{mark:2}{t.model:<12} {t.setting:<42} {t.nll:7.4f} {t.seconds:8.1f}  {t.remark}"
-            lines.append(row.rstrip())
+        lines = [_HEADER]
+        for trial in self.trials:
+            lines.append(f"{'*' if trial is self.chosen else ' '}{str(trial)[1:]}")
         lines.append(
             f"* is the model that was chosen, in {self.seconds:.1f} s. NLL {self.criterion}."
         )

@@ -2,24 +2,28 @@
 
 A setting says how columns are scaled, of which family the kernel is, and whether every column has a
 lengthscale of its own. The choices hardly depend on each other: scaling and lengthscales are chosen
-with one family, then the family. So seven settings are tried instead of sixteen.
+with one family, then the family. So few settings are tried instead of all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import gpflow
 import numpy as np
-from gpflow.kernels import IsotropicStationary
+import tensorflow as tf
+from gpflow.kernels import Constant, IsotropicStationary, Kernel, Linear, Sum
 
 from gpflow_ilr.inputs.scaling import SCALINGS
 from gpflow_ilr.models import ILRGPR
 from gpflow_ilr.starting import starting_kernel
 from gpflow_ilr.training.fit import fit
+from gpflow_ilr.training.lbfgs import LBFGS
+from gpflow_ilr.training.watch import Watch
 
-__all__ = ["FAMILIES", "Setting", "best_setting"]
+__all__ = ["FAMILIES", "LINEAR", "LINEAR_FAMILIES", "Setting", "ranked_settings"]
 
 FAMILIES: dict[str, type[IsotropicStationary]] = {
     "Matern52": gpflow.kernels.Matern52,
@@ -29,13 +33,21 @@ FAMILIES: dict[str, type[IsotropicStationary]] = {
 }
 """Families of kernels, by name; scaling and lengthscales are chosen with the first."""
 
+LINEAR = "Linear"
+"""The family of planes."""
+LINEAR_FAMILIES = (LINEAR, f"SquaredExponential + {LINEAR}")
+"""Families for few rows, of which a plane is sometimes all that can be learned."""
+
+Rows = tuple[np.ndarray, np.ndarray]
+"""Scaled inputs [n, D] and class indices."""
+
 
 @dataclass(frozen=True)
 class Setting:
     """How columns are scaled, and what kernel they get.
 
     :param scaling: a name among :data:`gpflow_ilr.inputs.scaling.SCALINGS`.
-    :param family: a name among :data:`FAMILIES`.
+    :param family: a name among :data:`FAMILIES` or :data:`LINEAR_FAMILIES`.
     :param ard: a lengthscale for each column.
     """
 
@@ -45,6 +57,32 @@ class Setting:
 
     def __str__(self) -> str:
         return f"{self.family}{' ARD' if self.ard else ''}, {self.scaling}"
+
+    def kernel(self, X: np.ndarray, num_classes: int) -> Kernel:
+        """The kernel that training starts with.
+
+        :param X: [n, D], scaled.
+        :param num_classes: K.
+        """
+        curved = FAMILIES.get(self.family.removesuffix(f" + {LINEAR}"))
+        kernel = starting_kernel(
+            X, num_classes, curved or gpflow.kernels.SquaredExponential, self.ard
+        )
+        if LINEAR not in self.family:
+            return kernel
+        amplitude = float(kernel.variance.numpy())
+        plane = [Linear(variance=amplitude / X.shape[1]), Constant(variance=amplitude)]
+        return Sum(plane if curved is None else [kernel, *plane])
+
+    def start(self, X: np.ndarray, y: np.ndarray, num_classes: int) -> ILRGPR:
+        """An exact model of some rows, not trained yet.
+
+        :param X: [n, D], scaled.
+        :param y: class indices.
+        :param num_classes: K.
+        """
+        kernel = self.kernel(X, num_classes)
+        return ILRGPR((X, y), kernel, num_classes=num_classes, noise="shared")
 
     def fitted(
         self, X: np.ndarray, y: np.ndarray, num_classes: int, max_iterations: int = 30
@@ -56,22 +94,57 @@ class Setting:
         :param num_classes: K.
         :param max_iterations: of L-BFGS, at most.
         """
-        kernel = starting_kernel(X, num_classes, FAMILIES[self.family], self.ard)
-        model = ILRGPR((X, y), kernel, num_classes=num_classes, noise="shared")
+        model = self.start(X, y, num_classes)
         fit(model, max_iterations=max_iterations)
         return model
 
+    def fitted_to_each(
+        self, parts: Sequence[Rows], num_classes: int, max_iterations: int = 30
+    ) -> list[ILRGPR]:
+        """:meth:`fitted` for several sets of rows, with one trace for all.
 
-def best_setting(
-    score: Callable[[Setting], np.ndarray], num_columns: int, is_over: Callable[[], bool]
-) -> Setting:
-    """The setting with the smallest mean NLL of held-out labels of those that are tried.
+        :param parts: inputs, scaled, and class indices.
+        :param num_classes: K.
+        :param max_iterations: of L-BFGS, at most.
+        """
+        models = [self.start(X, y, num_classes) for X, y in parts]
+        traced = self.start(*parts[0], num_classes)
+        rows = [tf.Variable(x, shape=[None, *x.shape[1:]]) for x in (traced.data[0], traced.labels)]
+
+        def loss() -> tf.Tensor:
+            return -traced.log_evidence_of(*map(tf.identity, rows))
+
+        variables = traced.trainable_variables
+        lbfgs = LBFGS(loss, variables)
+        for model in models:
+            for variable, values in zip(rows, (model.data[0], model.labels), strict=True):
+                variable.assign(values)
+            _assign(traced, model)
+            watch = Watch(variables, len, check_every=None, max_steps=max_iterations)
+            watch.run(functools.partial(lbfgs.train, watch, max_iterations))
+            _assign(model, traced)
+        return models
+
+
+def _assign(model: ILRGPR, other: ILRGPR) -> None:
+    for variable, value in zip(model.trainable_variables, other.trainable_variables, strict=True):
+        variable.assign(value)
+
+
+def ranked_settings(
+    score: Callable[[Setting], np.ndarray],
+    num_columns: int,
+    families: Iterable[str],
+    is_over: Callable[[], bool],
+) -> list[Setting]:
+    """Those settings that were tried, the one with the smallest mean NLL of held-out labels first.
 
     A lengthscale for each column must be better by more than a standard error: where rows are few,
     so many parameters are often better by luck, and then worse on new rows.
 
     :param score: NLL of each held-out label with a setting, of the same rows for all.
     :param num_columns: D.
+    :param families: names of families; scaling and lengthscales are chosen with the first.
     :param is_over: whether no more are to be tried.
     """
     nll: dict[Setting, np.ndarray] = {}
@@ -86,11 +159,14 @@ def best_setting(
             tried.append(setting)
         return min(tried or nll, key=lambda setting: float(np.mean(nll[setting])))
 
-    first, *others = FAMILIES
+    first, *others = families
     best = best_of(Setting(scaling, first, ard=False) for scaling in SCALINGS)
     if num_columns > 1:
         each = best_of(Setting(scaling, first, ard=True) for scaling in SCALINGS)
         gain = nll[best] - nll[each]
         if np.mean(gain) > np.std(gain) / np.sqrt(len(gain)):
             best = each
-    return best_of([best, *(replace(best, family=family) for family in others)])
+    ard = {family: best.ard and family in FAMILIES for family in others}
+    family = best_of([best, *(Setting(best.scaling, f, ard[f]) for f in others)])
+    rest = sorted((s for s in nll if s != family), key=lambda s: float(np.mean(nll[s])))
+    return [family, *rest]

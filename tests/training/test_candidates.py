@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import gpflow_ilr as gi
 from gpflow_ilr.inputs.scaling import Standardised
-from gpflow_ilr.training.candidates import Candidates, Mixture, ScaledClassifier, label_nll
+from gpflow_ilr.training.candidates import Candidates, Mixture, ScaledClassifier, label_nll, stacked
 from gpflow_ilr.training.report import Report
 from gpflow_ilr.training.settings import Setting
 
@@ -45,7 +45,7 @@ def test_nll_is_that_of_the_labels_and_finite() -> None:
 
 
 def test_a_mixture_is_the_average_and_so_is_that_of_its_posteriors() -> None:
-    mixture, X = Mixture(Says(0.9), Says(0.5), 0.25), np.zeros([3, 1])
+    mixture, X = Mixture([Says(0.9), Says(0.5)], [0.25, 0.75]), np.zeros([3, 1])
     for each in (mixture, mixture.posterior()):
         p, variance = each.predict_y(X)
         np.testing.assert_allclose(p, np.tile([0.6, 0.4], (3, 1)))
@@ -57,7 +57,6 @@ def test_the_best_is_built_alone_where_no_other_helps() -> None:
     candidates = Candidates(LABELS, report)
     candidates.add("neighbours", ISO, right_in(slice(None)), "", lambda: "best")
     candidates.add("collapsed", ISO, right_in(slice(0)), "", lambda: pytest.fail("was built"))
-    candidates.choose(ISO)
     assert candidates.best() == "best"
     assert report.chosen is report.trials[0]
     assert report.chosen.nll == pytest.approx(-np.log(0.95)) == candidates.smallest
@@ -69,37 +68,41 @@ def test_models_that_are_right_in_different_rows_are_mixed() -> None:
     parts = {"neighbours": right_in(slice(110)), "polished": right_in(slice(90, None))}
     for name, p in parts.items():
         candidates.add(name, ISO, p, "", lambda: Says(0.5))
-    candidates.choose(ISO)
+    candidates.add("exact", ARD, right_in(slice(0)), "", lambda: pytest.fail("was built"))
     mixture = candidates.best()
     assert isinstance(mixture, Mixture)
-    assert 0.4 < mixture.share < 0.6
-    first, second = parts.values()
-    mixed = label_nll(mixture.share * first + (1 - mixture.share) * second, LABELS)
+    assert len(mixture.models) == 2
+    assert 0.5 <= mixture.shares[0] < 0.6  # the larger share comes first
+    first, second = (right_in(slice(110)), right_in(slice(90, None)))
+    mixed = label_nll(mixture.shares[0] * first + mixture.shares[1] * second, LABELS)
     assert report.chosen.nll == pytest.approx(np.mean(mixed))
     assert report.chosen.nll < min(trial.nll for trial in report.trials[:2])
+    assert "polished" in report.chosen.remark
 
 
-def test_what_held_out_rows_cannot_tell_apart_is_mixed() -> None:
+def test_what_held_out_rows_cannot_tell_apart_shares_alike() -> None:
+    nll = np.random.default_rng(0).exponential(size=[200, 1]) * np.ones([1, 3])
+    np.testing.assert_allclose(stacked(nll), np.full(3, 1 / 3))
+
+
+def test_lengthscales_that_were_not_chosen_have_no_share() -> None:
     candidates = Candidates(LABELS, Report())
-    wild = right_in(slice(None))
-    wild[:4] = np.where(
-        np.arange(2) == LABELS[:4, None], 0.02, 0.98
-    )  # worse in four rows, else better
-    candidates.add("exact", ISO, right_in(slice(None), p=0.9), "", lambda: Says(0.9))
-    candidates.add("polished", ISO, wild, "", lambda: Says(0.5))
-    candidates.choose(ISO)
-    assert isinstance(candidates.best(), Mixture)
+    candidates.add("exact", ISO, right_in(slice(110)), "", lambda: "best")
+    candidates.add("exact", ARD, right_in(slice(90, None)), "", lambda: pytest.fail("was built"))
+    candidates.leave_out_ard()
+    assert candidates.best() == "best"
 
 
-@pytest.mark.parametrize(("best", "other", "mixed"), [(ARD, ISO, True), (ISO, ARD, False)])
-def test_only_a_setting_with_fewer_lengthscales_may_help_another(
-    best: Setting, other: Setting, mixed: bool
-) -> None:
-    candidates = Candidates(LABELS, Report())
-    candidates.add("exact", best, right_in(slice(110)), "", lambda: Says(0.5))
-    candidates.add("exact", other, right_in(slice(90, None), p=0.99), "", lambda: Says(0.5))
-    candidates.choose(best)
-    assert isinstance(candidates.best(), Mixture) == mixed
+def test_no_other_shares_have_a_smaller_nll(rng: np.random.Generator) -> None:
+    p = rng.beta(2.0, 1.0, size=[5000, 3])  # so many rows that the prior does not matter
+    shares = stacked(-np.log(p))
+    assert np.sum(shares) == pytest.approx(1.0)
+
+    def nll(w: np.ndarray) -> float:
+        return float(-np.mean(np.log(p @ w)))
+
+    for _ in range(50):
+        assert nll(shares) < nll(rng.dirichlet(np.ones(3))) + 1e-5
 
 
 def test_a_scaled_classifier_takes_raw_rows(rng: np.random.Generator) -> None:

@@ -23,7 +23,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         "NUM_INDUCING": 10,
     }.items():
         monkeypatch.setattr(module, name, value)
-    monkeypatch.setattr(settings, "FAMILIES", {"Matern52": settings.FAMILIES["Matern52"]})
+    monkeypatch.setattr(module, "FAMILIES", ["Matern52"])
 
 
 def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
@@ -43,8 +43,8 @@ def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
     )
     classifier = choose_for_many_rows(X, y, 3, Budget(300.0, 1e9), report, 0)
     kinds = [trial.model for trial in report.trials]
-    assert kinds[:7] == ["neighbours"] * 5 + ["collapsed", "polished"]
-    assert kinds[7] == "exact"
+    assert kinds[:8] == ["neighbours"] * 6 + ["collapsed", "polished"]
+    assert kinds[8] == "exact"
     assert [len(X) for X in sampled] == [40] * 4 + [60]
 
     search, _, setting, p, _, near = models[0]
@@ -59,7 +59,17 @@ def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
     np.testing.assert_allclose(p, expected, atol=1e-9)
     assert report.trials[4].nll == pytest.approx(np.mean(label_nll(p, y[held_out])))
     # Inducing inputs have been fitted to the rest.
-    collapsed = models[1][-1]
+    # The other neighbours are those that mix best with these by halves.
+    partner = models[1][2]
+    assert models[1][-1].num_neighbours == near.num_neighbours
+    halves = {
+        other: -np.mean(np.log(np.exp(-nll) + np.exp(-search._screened[setting][1])))
+        for other, (_, nll) in search._screened.items()
+        if other != setting
+    }
+    assert len(halves) == 3
+    assert halves[partner] == min(halves.values())
+    collapsed = models[2][-1]
     assert collapsed.num_data == 240 - 50
     assert report.chosen in report.trials
     X_new, y_new = rows(500, seed=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpflow_ilr.training.settings import FAMILIES, Setting, best_setting
+from gpflow_ilr.training.settings import FAMILIES, LINEAR_FAMILIES, Setting, ranked_settings
 
 NOISE = np.tile([-1.0, 1.0], 200)
 
@@ -25,7 +25,7 @@ def test_scaling_lengthscales_and_family_are_chosen_in_turn() -> None:
     best = Setting("normal quantiles", "Matern32", ard=True)
     other = Setting("normal quantiles", "Matern52", ard=True)
     asked, score = scores({best: 0.5, other: 0.7})
-    assert best_setting(score, 3, lambda: False) == best
+    assert ranked_settings(score, 3, FAMILIES, lambda: False)[:2] == [best, other]
     assert len(asked) == len(set(asked)) == 4 + len(FAMILIES) - 1
 
 
@@ -37,19 +37,19 @@ def test_many_lengthscales_must_be_better_by_more_than_a_standard_error(
     _, score = scores(
         {Setting("standardised", family, ard=True): 1.0 - gain for family in FAMILIES}, spread=1.0
     )
-    assert best_setting(score, 3, lambda: False).ard == ard
+    assert ranked_settings(score, 3, FAMILIES, lambda: False)[0].ard == ard
 
 
 def test_one_column_has_one_lengthscale() -> None:
     asked, score = scores({})
-    best_setting(score, 1, lambda: False)
+    ranked_settings(score, 1, FAMILIES, lambda: False)
     assert not any(setting.ard for setting in asked)
 
 
 def test_when_time_is_over_the_best_so_far_is_taken() -> None:
     best = Setting("normal quantiles", "Matern52", ard=False)
     asked, score = scores({best: 0.5})
-    assert best_setting(score, 3, lambda: len(asked) >= 2) == best
+    assert ranked_settings(score, 3, FAMILIES, lambda: len(asked) >= 2)[0] == best
     assert len(asked) == 2
 
 
@@ -66,3 +66,37 @@ def test_a_fitted_setting_has_its_kernel_and_more_evidence_than_its_start(
     start = setting.fitted(X, y, 2, max_iterations=1)
     assert float(model.log_evidence()) > float(start.log_evidence())
     assert str(setting) == "Matern32 ARD, standardised"
+
+
+@pytest.mark.parametrize("family", LINEAR_FAMILIES)
+def test_a_plane_has_no_lengthscales_of_its_own_and_a_constant(
+    family: str, rng: np.random.Generator
+) -> None:
+    X = rng.normal(size=(30, 3))
+    asked, score = scores({Setting("standardised", "Matern52", ard=True): 0.1})
+    ranked_settings(score, 3, ["Matern52", family], lambda: False)
+    assert asked[-1] == Setting("standardised", family, ard=False)
+    kernel = asked[-1].kernel(X, 3)
+    # Second differences along a line: zero for a plane, which a curve is not.
+    line = np.outer(np.arange(3.0), np.ones(3))
+    K = kernel(line).numpy()
+    curvature = np.array([1.0, -2.0, 1.0]) @ K @ np.array([1.0, -2.0, 1.0])
+    assert (curvature > 1e-3) == (family != "Linear")
+    assert kernel(np.zeros([1, 3])).numpy() > 0.0
+
+
+@pytest.mark.parametrize("family", ["RationalQuadratic", *LINEAR_FAMILIES])
+def test_several_sets_of_rows_are_fitted_by_one_trace_as_each_alone(
+    family: str, rng: np.random.Generator
+) -> None:
+    X = rng.normal(size=(50, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=50) > 0).astype(int)
+    setting = Setting("standardised", family, ard=False)
+    parts = [(X[:20], y[:20]), (X[20:], y[20:])]
+    models = setting.fitted_to_each(parts, 2, max_iterations=8)
+    for model, part in zip(models, parts, strict=True):
+        alone = setting.fitted(*part, 2, max_iterations=8)
+        assert model.num_data == len(part[0])
+        np.testing.assert_allclose(model.log_evidence(), alone.log_evidence(), rtol=1e-8)
+        for ours, theirs in zip(model.predict_y(X), alone.predict_y(X), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-6)

@@ -39,6 +39,7 @@ ORDER = [
     "distributed",
     "keras",
     "tf_keras",
+    "sklearn",
     "__init__",
 ]
 

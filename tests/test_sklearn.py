@@ -1,0 +1,127 @@
+"""Claims about the scikit-learn classifier."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from gpflow_ilr.sklearn import ILRClassifier
+
+SHORT = {"time_limit": 1e-3, "random_state": 0}
+X, Y = load_iris(return_X_y=True, as_frame=True)
+X, Y = X[::3], Y[::3]
+NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
+
+
+@parametrize_with_checks([ILRClassifier(**SHORT)])
+def test_it_is_an_estimator(estimator: ILRClassifier, check: object) -> None:
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> ILRClassifier:
+    return ILRClassifier(**SHORT).fit(X, NAMES)
+
+
+def test_labels_and_columns_keep_their_names(fitted: ILRClassifier) -> None:
+    assert list(fitted.classes_) == ["setosa", "versicolor", "virginica"]
+    assert list(fitted.feature_names_in_) == list(X.columns)
+    p = fitted.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_array_equal(fitted.predict(X), fitted.classes_[p.argmax(axis=1)])
+    np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(p))
+    assert fitted.score(X, NAMES) > 0.9
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(X.rename(columns=str.upper))
+
+
+def test_other_labels_of_the_same_rows_give_the_same_probabilities(fitted: ILRClassifier) -> None:
+    numbered = ILRClassifier(**SHORT).fit(X.to_numpy(), Y.to_numpy() * 10 - 3)
+    np.testing.assert_allclose(
+        numbered.predict_proba(X.to_numpy()), fitted.predict_proba(X), atol=1e-9
+    )
+    assert list(numbered.classes_) == [-3, 7, 17]
+
+
+def test_the_report_says_what_was_tried(
+    fitted: ILRClassifier, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fitted.report_.chosen.nll == pytest.approx(fitted.report_.trials[0].nll)
+    ILRClassifier(**SHORT, progress=True).fit(X, NAMES)
+    shown = capsys.readouterr().out
+    assert "NLL" in shown
+    assert str(fitted.report_.trials[0]).split()[0] in shown
+
+
+def test_pickles_predict_the_same_in_another_process(
+    fitted: ILRClassifier, tmp_path: object
+) -> None:
+    path = tmp_path / "model.pkl"
+    path.write_bytes(pickle.dumps((fitted, X)))
+    script = (
+        "import pickle, sys; model, X = pickle.load(open(sys.argv[1], 'rb'));"
+        "pickle.dump(model.predict_proba(X), open(sys.argv[1] + '.out', 'wb'))"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    there = pickle.loads((tmp_path / "model.pkl.out").read_bytes())
+    np.testing.assert_allclose(there, fitted.predict_proba(X), atol=1e-12)
+
+
+def test_categories_become_indicators_and_missing_values_are_filled_in() -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=60), "colour": rng.choice(["r", "g", "b"], 60)})
+    y = (frame["colour"] == "r").astype(int)
+    frame.loc[::7, "size"] = np.nan
+    with pytest.raises(ValueError, match=r"could not convert string.*categories="):
+        ILRClassifier(**SHORT).fit(frame, y)
+    with pytest.raises(ValueError, match=r"contains NaN\. Use missing='impute'"):
+        ILRClassifier(**SHORT, categories=["colour"]).fit(frame, y)
+    named = ILRClassifier(**SHORT, categories=["colour"], missing="impute").fit(frame, y)
+    assert named.score(frame, y) == 1.0
+    by_type = clone(named).set_params(categories="from_dtype").fit(frame, y)
+    np.testing.assert_allclose(by_type.predict_proba(frame), named.predict_proba(frame))
+    unknown = frame.assign(colour="violet")
+    np.testing.assert_allclose(named.predict_proba(unknown).sum(axis=1), 1.0)
+
+
+def test_it_stands_in_pipelines_searches_and_calibration() -> None:
+    pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), ILRClassifier(**SHORT))
+    search = GridSearchCV(
+        pipeline, {"polynomialfeatures__degree": [1, 2]}, cv=2, scoring="neg_log_loss"
+    )
+    search.fit(X, NAMES)
+    assert search.best_score_ > -0.4
+    calibrated = CalibratedClassifierCV(ILRClassifier(**SHORT), cv=2).fit(X, NAMES)
+    assert log_loss(NAMES, calibrated.predict_proba(X)) < 0.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"time_limit": 0}, "time_limit must be positive, but is 0"),
+        ({"memory_limit": -1.0}, "memory_limit must be positive, but is -1.0"),
+        ({"missing": "ignore"}, "missing must be 'refuse' or 'impute', but is 'ignore'"),
+        ({"categories": ["colour"]}, "colour"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ILRClassifier(**(SHORT | arguments)).fit(X, NAMES)
+
+
+def test_one_class_is_refused() -> None:
+    with pytest.raises(ValueError, match="one class only, 'setosa'"):
+        ILRClassifier(**SHORT).fit(X[:10], ["setosa"] * 10)
