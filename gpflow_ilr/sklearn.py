@@ -126,7 +126,8 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
 
         :param X: [N, D].
         """
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
 
     def _encoded(self, X: Any, y: Any = None) -> tuple[np.ndarray, Any]:
         """Rows of finite numbers, and labels [N]; with labels, this is what training sees."""

@@ -81,7 +81,8 @@ def choose_for_few_rows(
     # Natural gradients from a plane are logistic regression, which its closed form is far from.
     planes = [setting for setting in tried[1:] if setting.family == LINEAR]
     for setting in [tried[0], *planes]:
-        search.polished(setting, budget, seed)
+        if budget.remaining:
+            search.polished(setting, budget, seed)
     return search.candidates.best()
 
 
