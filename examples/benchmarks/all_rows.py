@@ -12,13 +12,12 @@ DIR has ``<name>.npz`` files with ``X`` and ``y``. Without it scikit-learn's dig
 """
 
 import argparse
-import json
-import multiprocessing
-import time
+import functools
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from quality import Contestant, Split, compare
 
 TEST_ROWS = {"letter": 5000, "magic": 5000, "eeg": 4000}
 
@@ -26,8 +25,6 @@ TEST_ROWS = {"letter": 5000, "magic": 5000, "eeg": 4000}
 # out: more where CatBoost's seconds are no limit.
 KERNELS = dict.fromkeys(("letter", "digits"), ("SquaredExponential", False, "fixed", 1500, 2048))
 OTHER = ("Matern52", True, "shared", 3000, 4096)
-
-Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def load(name: str, data_dir: Path | None, seed: int) -> Split:
@@ -90,7 +87,7 @@ def exact(data: Split, name: str, most: int) -> np.ndarray:
     return model.posterior().predict_y(X_test)[0].numpy()
 
 
-def catboost(data: Split) -> np.ndarray:
+def catboost(data: Split, name: str, most: int) -> np.ndarray:
     from catboost import CatBoostClassifier
 
     X, y, X_test, _ = data
@@ -102,30 +99,12 @@ def catboost(data: Split) -> np.ndarray:
     return model.predict_proba(X_test)
 
 
-CONTESTANTS = {
-    "64 neighbours": lambda *setting: neighbours(*setting, choose=False),
-    "neighbours": lambda *setting: neighbours(*setting, choose=True),
+CONTESTANTS: dict[str, Contestant] = {
+    "64 neighbours": functools.partial(neighbours, choose=False),
+    "neighbours": functools.partial(neighbours, choose=True),
     "exact": exact,
-    "CatBoost": lambda data, *_: catboost(data),
+    "CatBoost": catboost,
 }
-
-
-def measure(
-    contestant: str, name: str, data_dir: Path | None, seed: int, most: int
-) -> dict[str, float]:
-    data = load(name, data_dir, seed)
-    import gpflow_ilr as gi  # before the clock starts: importing is no part of it
-
-    start = time.perf_counter()
-    p = CONTESTANTS[contestant](data, name, most)
-    seconds = time.perf_counter() - start
-    y = data[3]
-    return {
-        "accuracy": float(gi.metrics.accuracy(p, y)),
-        "NLL": float(gi.metrics.negative_log_likelihood(np.maximum(p, 1e-15), y)),
-        "ECE": float(gi.metrics.expected_calibration_error(p, y)),
-        "seconds": seconds,
-    }
 
 
 def main() -> None:
@@ -138,23 +117,12 @@ def main() -> None:
     options = parser.parse_args()
     seeds, most = (1, 300) if options.quick else (options.seeds, 10**9)
     datasets = options.datasets if options.data_dir else ["digits"]
-    context = multiprocessing.get_context("spawn")
     for name in datasets:
-        results: dict[str, list[dict[str, float]]] = {c: [] for c in options.contestants}
-        for seed in range(seeds):
-            for contestant in options.contestants:  # they take turns
-                with context.Pool(1) as pool:
-                    result = pool.apply(measure, (contestant, name, options.data_dir, seed, most))
-                results[contestant].append(result)
-                print(
-                    json.dumps({"data": name, "seed": seed, "model": contestant} | result),
-                    flush=True,
-                )
-        print(f"\n{name}: mean of {seeds} seeds")
-        print(f"{'':<12} {'accuracy':>9} {'NLL':>7} {'ECE':>7} {'seconds':>8}")
-        for contestant, runs in results.items():
-            means = [np.mean([run[key] for run in runs]) for key in runs[0]]
-            print("{:<12} {:9.4f} {:7.4f} {:7.4f} {:8.1f}".format(contestant, *means), flush=True)
+        contestants = {
+            contestant: functools.partial(CONTESTANTS[contestant], name=name, most=most)
+            for contestant in options.contestants
+        }
+        compare(name, contestants, load, [name, options.data_dir], seeds)
 
 
 if __name__ == "__main__":

@@ -12,22 +12,17 @@ are used. Needs scikit-learn; LightGBM and CatBoost take part where they are ins
 """
 
 import argparse
+import functools
 import importlib.util
-import json
-import multiprocessing
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from quality import Contestant, Split, compare
 
 TEST_ROWS = {"letter": 5000, "magic": 5000, "htru2": 5000, "eeg": 4000, "drive": 10_000}
 FEW_TEST_ROWS = 50  # of the paper's small sets; those of scikit-learn are halved
 OWN_SETS = ("wine", "breast_cancer", "digits")
 FEW_ROWS = 1500
-
-Split = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def load(name: str, data_dir: Path | None, seed: int) -> Split:
@@ -110,7 +105,7 @@ def catboost(data: Split, quick: bool) -> np.ndarray:
     return model.predict_proba(data[2])
 
 
-CONTESTANTS: dict[str, Callable[[Split, bool], np.ndarray]] = {
+CONTESTANTS: dict[str, Contestant] = {
     "fit_auto": automatic,
     "ILRGPR": exact,
     "HistGradientBoosting": gradient_boosting,
@@ -126,24 +121,6 @@ def takes_part(contestant: str, num_rows: int) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
-def measure(
-    contestant: str, name: str, data_dir: Path | None, seed: int, quick: bool
-) -> dict[str, Any]:
-    data = load(name, data_dir, seed)
-    import gpflow_ilr as gi  # before the clock starts: importing is no part of it
-
-    start = time.perf_counter()
-    p = CONTESTANTS[contestant](data, quick)
-    seconds = time.perf_counter() - start
-    y = data[3]
-    return {
-        "accuracy": float(gi.metrics.accuracy(p, y)),
-        "NLL": float(gi.metrics.negative_log_likelihood(np.maximum(p, 1e-15), y)),
-        "ECE": float(gi.metrics.expected_calibration_error(p, y)),
-        "seconds": seconds,
-    }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data-dir", type=Path)
@@ -155,26 +132,14 @@ def main() -> None:
     seeds = 1 if options.quick else options.seeds
     found = [] if options.data_dir is None else sorted(options.data_dir.glob("*.npz"))
     names = options.datasets or [p.stem for p in found if "X" in np.load(p).files] or OWN_SETS
-    context = multiprocessing.get_context("spawn")
     for name in names[:1] if options.quick else names:
         num_rows = len(load(name, options.data_dir, 0)[0])
-        taking_part = [c for c in options.contestants if takes_part(c, num_rows)]
-        results: dict[str, list[dict[str, Any]]] = {c: [] for c in taking_part}
-        for seed in range(seeds):
-            for contestant in taking_part:
-                with context.Pool(1) as pool:
-                    arguments = (contestant, name, options.data_dir, seed, options.quick)
-                    result = pool.apply(measure, arguments)
-                results[contestant].append(result)
-                print(
-                    json.dumps({"data": name, "seed": seed, "model": contestant} | result),
-                    flush=True,
-                )
-        print(f"\n{name}, {num_rows} training rows: mean of {seeds} seeds")
-        print(f"{'':<20} {'accuracy':>9} {'NLL':>7} {'ECE':>7} {'seconds':>8}")
-        for contestant, runs in results.items():
-            means = [np.mean([run[key] for run in runs]) for key in runs[0]]
-            print("{:<20} {:9.4f} {:7.4f} {:7.4f} {:8.1f}".format(contestant, *means), flush=True)
+        taking_part = {
+            contestant: functools.partial(CONTESTANTS[contestant], quick=options.quick)
+            for contestant in options.contestants
+            if takes_part(contestant, num_rows)
+        }
+        compare(name, taking_part, load, [name, options.data_dir], seeds)
 
 
 if __name__ == "__main__":
