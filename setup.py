@@ -37,6 +37,17 @@ EXTRAS["test"] = [
     "pandas>=2.0",
 ]
 EXTRAS["dev"] = [*EXTRAS["test"], "ruff>=0.8", "mypy>=1.11"]
+# The guides are executed as the site is built, so it needs what they import.
+EXTRAS["docs"] = [
+    *EXTRAS["examples"],
+    *EXTRAS["keras"],
+    "pandas>=2.0",
+    "sphinx>=8.1",
+    "docutils>=0.21",
+    "myst-nb>=1.2",
+    "jupytext>=1.16",
+    "furo>=2024.8.6",
+]
 # GPyTorch, the peer of the benchmarks, pulls in torch (several gigabytes), so `all` leaves it out.
 EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement in extra})
 EXTRAS["benchmarks"] = [
@@ -57,6 +68,7 @@ setup(
     license="Apache-2.0",
     packages=find_packages(include=["gpflow_ilr", "gpflow_ilr.*"]),
     package_data={"gpflow_ilr": ["py.typed"]},
+    # Tested with 3.11. GPflow 2.11 wants NumPy below 2, which has no wheels for 3.13 and later.
     python_requires=">=3.10",
     install_requires=[
         "gpflow>=2.11",
@@ -67,9 +79,23 @@ setup(
         "check-shapes>=1.1",
     ],
     extras_require=EXTRAS,
+    keywords="Gaussian processes, classification, calibration, GPflow, TensorFlow",
+    project_urls={
+        "GPflow": "https://www.gpflow.org",
+        "Code of the paper's authors": "https://github.com/williwilliams3/gpilr",
+    },
     classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.10",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Mathematics",
         "Typing :: Typed",
     ],
 )
