@@ -65,7 +65,6 @@ def test_an_example_fits_on_a_screen(name: str) -> None:
 def test_quickstart_draws_its_picture_and_no_log_line_disturbs_its_table(tmp_path: Path) -> None:
     # In a process of its own, since the lines come while TensorFlow is imported.
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
-    environment["OMP_NUM_THREADS"] = "1"  # the trees' threads wait for each other on a busy machine
     command = [sys.executable, str(EXAMPLES / "quickstart.py"), "--quick"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
