@@ -26,7 +26,8 @@ _LEAST_SHARE = 0.1
 """A model with a smaller share is left out."""
 _PRIOR_ROWS = 0.3
 """Shares start as if each model had been the only one to be right in so many rows."""
-_ROUNDS = 300
+_ROUNDS = 5000
+"""Of EM, at most: shares of models that do not help fall slowly."""
 
 Build = Callable[[], Any]
 
@@ -176,9 +177,11 @@ def stacked(nll: np.ndarray) -> np.ndarray:
     while True:
         shares = np.full(len(members), 1.0 / len(members))
         for _ in range(_ROUNDS):
-            joint = shares * p[:, members]
+            joint, before = shares * p[:, members], shares
             shares = np.sum(joint / np.sum(joint, axis=1, keepdims=True), axis=0) + _PRIOR_ROWS
             shares /= np.sum(shares)
+            if np.max(np.abs(shares - before)) < 1e-7:
+                break
         if len(members) == 1 or np.min(shares) >= _LEAST_SHARE:
             result = np.zeros(p.shape[1])
             result[members] = shares
