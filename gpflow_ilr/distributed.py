@@ -45,8 +45,8 @@ def training_loss_closure(
         to the number of rows of all workers.
     :param strategy: ``MirroredStrategy``, ``MultiWorkerMirroredStrategy``, or
         ``tf.distribute.get_strategy()`` for one device.
-    :param data: for uncollapsed models, this worker's rows (X, y), or an iterator over its batches,
-        which need not have the same sizes on all workers.
+    :param data: for uncollapsed models, this worker's rows (X, y[, weights]), or an iterator over its
+        batches, which need not have the same sizes on all workers.
     :param variables: what to differentiate with respect to; the model's trainable variables if None.
     :param compile: compile the closure with ``tf.function``.
     :raises TypeError: if the model is of another kind.
@@ -140,10 +140,8 @@ def _check(model: Any, data: Any) -> None:
 def _sharded_loss(
     model: CollapsedClassifier, strategy: tf.distribute.Strategy, variables: Sequence[tf.Variable]
 ) -> Callable[[], tf.Tensor]:
-    X, labels = model.data[0], model.labels
-
     def rows(start: int, stop: int) -> Rows:
-        return model.in_groups(X[start:stop], labels[start:stop])
+        return model.in_groups(model.labelled_rows.part(start, stop))
 
     def replica_loss(rows: Rows) -> tf.Tensor:
         """A replica's share of −(bound + log prior), from the statistics of all replicas."""
@@ -160,22 +158,23 @@ def _minibatch_loss(
     data: Any,
     variables: Sequence[tf.Variable],
 ) -> Callable[[], tf.Tensor]:
-    def replica_loss(part: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
+    def replica_loss(part: tuple[tf.Tensor, ...]) -> tf.Tensor:
         """A replica's share n_r/n of the loss."""
-        X, Y, num_rows = part
+        *rows, num_rows = part
         own = tf.cast(num_rows, model.q_mu.dtype)
         (total,) = _all_sum([own])
-        return model.training_loss((X, Y)) * own / total
+        return model.training_loss(tuple(rows)) * own / total
 
     def loss() -> tf.Tensor:
         batch = next(data) if isinstance(data, Iterator) else data
-        X, Y = map(tf.convert_to_tensor, batch)
+        rows = [tf.convert_to_tensor(array) for array in batch]
 
-        def part(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        def part(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, ...]:
             end = tf.maximum(stop, start + 1)  # a part without rows has one that does not count
-            return X[start:end], Y[start:end], stop - start
+            return *(tensor[start:end] for tensor in rows), stop - start
 
-        return _summed(strategy, replica_loss, _divide(strategy, tf.shape(X)[0], part), variables)
+        shards = _divide(strategy, tf.shape(rows[0])[0], part)
+        return _summed(strategy, replica_loss, shards, variables)
 
     return loss
 

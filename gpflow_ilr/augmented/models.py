@@ -73,7 +73,13 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         likelihood: AugmentedLikelihood,
         mean_function: MeanFunction | None = None,
     ) -> None:
-        X, _, labels = check_data(data, likelihood.num_classes)
+        rows = check_data(data, likelihood.num_classes)
+        X, labels = rows.X, rows.labels
+        if rows.weights is not None:
+            raise ValueError(
+                "data has weights, which this model does not have: it samples the posterior of "
+                "observed classes. Pass (X, y), or use another model."
+            )
         if labels.shape.rank != 1:
             raise ValueError(
                 "y has soft labels, which this model does not have: it samples the posterior of "

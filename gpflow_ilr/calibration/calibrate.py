@@ -25,14 +25,12 @@ from gpflow_ilr.calibration.search import (
     sharpness_at_limit,
 )
 from gpflow_ilr.codes import ILRCode
-from gpflow_ilr.inputs.rows import check_data
+from gpflow_ilr.inputs.rows import LabelledRows, check_data
 
 __all__ = ["Calibratable", "calibrate", "smoothing"]
 
 _SOFT_ROUNDS = 20
 _FEW_ROWS = 1024
-
-HeldOutRows = tuple[tf.Tensor, tf.Tensor]
 
 
 class Calibratable(Protocol):
@@ -57,7 +55,7 @@ class Calibratable(Protocol):
         ...
 
     def held_out(
-        self, data: HeldOutRows | None, trained_on: bool, max_rows: int | None
+        self, data: LabelledRows | None, trained_on: bool, max_rows: int | None
     ) -> Marginals:
         """Predictions for rows that have not been seen, in the code's units, with their labels."""
         ...
@@ -93,8 +91,8 @@ def calibrate(
     training rows, so no validation set is needed. Call it after training: one fit serves all λ.
     Print what it returns: it says when the promise cannot be trusted.
 
-    :param data: validation rows (X, y) to use instead of leave-one-out. A model that keeps no rows
-        (``CodeSVGP``) needs some.
+    :param data: validation rows (X, y), or (X, y, weights), to use instead of leave-one-out. A model
+        that keeps no rows (``CodeSVGP``) needs some.
     :param trained_on: for a model that keeps no rows: ``data`` are training rows, so predict each
         without itself. Soft ones are coded with λ, and q wants training again afterwards.
     :param noise: choose the noise ratio σ²/L² by the same criterion, below Proposition 1's
@@ -115,8 +113,7 @@ def calibrate(
         _check_neighbours_can_be_chosen(self, data)
     checked = None
     if data is not None:
-        X, _, labels = check_data(data, code.num_classes, self.num_columns)
-        checked = (X, labels)
+        checked = check_data(data, code.num_classes, self.num_columns)
 
     def predict() -> Marginals:
         return self.held_out(checked, trained_on, max_rows)

@@ -22,6 +22,7 @@ from gpflow_ilr.expectations import (
 )
 from gpflow_ilr.expectations.logarithms import label_log_density
 from gpflow_ilr.inputs.labels import membership
+from gpflow_ilr.inputs.rows import LabelledRows
 
 __all__ = ["LeftOutAtNoise", "Marginals", "MeanNLL", "NLLOfSharpness", "label_nll", "search_nodes"]
 
@@ -40,6 +41,25 @@ class Marginals(NamedTuple):
     """[N, P], or [N, 1] where the outputs share it."""
     labels: tf.Tensor
     """[N] or [N, K], as :func:`gpflow_ilr.inputs.labels.as_labels` returns them."""
+    weights: tf.Tensor | None = None
+    """[N], how often each row counts; None for once."""
+
+    @classmethod
+    def of(cls, rows: LabelledRows, mean: tf.Tensor, variance: tf.Tensor) -> "Marginals":
+        """Predictions for rows.
+
+        :param rows: the rows.
+        :param mean: [N, P].
+        :param variance: [N, P or 1].
+        """
+        return cls(mean, variance, rows.labels, rows.weights)
+
+    def part(self, rows: slice) -> "Marginals":
+        """Those of some rows.
+
+        :param rows: which.
+        """
+        return Marginals(*(None if x is None else x[rows] for x in self))
 
 
 LeftOutAtNoise = Callable[[Sequence[float]], Sequence[Marginals]]
@@ -84,7 +104,7 @@ def label_nll(
 
 
 class MeanNLL:
-    """Mean NLL of held-out labels, in nats per row, as a function of the sharpness L.
+    """Mean NLL of held-out labels, in nats per row (of weight one), as a function of the sharpness L.
 
     The logits at the nodes are linear in L. They are computed once for all L, unless the rows are
     too many to keep them.
@@ -97,6 +117,8 @@ class MeanNLL:
         self._held_out = held_out
         self._link = link
         self._num_rows, num_latent_gps = held_out.mean.shape
+        weights = held_out.weights
+        self._total_weight = self._num_rows if weights is None else float(tf.reduce_sum(weights))
         self._rule = search_nodes(num_latent_gps, self._num_rows)
         self._row_elements = link.shape[0] * self._rule(num_latent_gps, link.dtype)[1].shape[0]
         few = self._num_rows * self._row_elements <= _KEPT_ELEMENTS
@@ -112,7 +134,7 @@ class MeanNLL:
         :param sharpness: values of L.
         """
         totals = np.zeros(len(sharpness))
-        for logits, weights, labels in self._kept or self._chunks():
+        for logits, weights, labels, row_weights in self._kept or self._chunks():
             num_nodes, num_rows, num_classes = logits.shape
             step = max(1, _CHUNK_ELEMENTS // (num_nodes * num_rows * num_classes))
             for start in range(0, len(sharpness), step):
@@ -121,10 +143,9 @@ class MeanNLL:
                 flat = tf.reshape(pi, [L.shape[0], num_nodes, num_rows * num_classes])
                 p = tf.linalg.matvec(flat, weights, transpose_a=True)
                 p = tf.reshape(p, [L.shape[0], num_rows, num_classes])
-                totals[start : start + step] -= tf.reduce_sum(
-                    label_log_density(p, labels), -1
-                ).numpy()
-        return totals / self._num_rows
+                log_density = label_log_density(p, labels)
+                totals[start : start + step] -= tf.linalg.matvec(log_density, row_weights).numpy()
+        return totals / self._total_weight
 
     @property
     def num_classes(self) -> int:
@@ -134,15 +155,18 @@ class MeanNLL:
     def of_few_rows(self) -> "MeanNLL":
         """The mean over some hundred evenly spaced rows, which is cheap."""
         step = 1 + self._num_rows // _SCAN_ROWS
-        return MeanNLL(Marginals(*(x[::step] for x in self._held_out)), self._link)
+        return MeanNLL(self._held_out.part(slice(None, None, step)), self._link)
 
-    def _chunks(self) -> Iterator[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-        """Logits at the nodes [S, n, K], their weights, and label rows [n, K], for n rows a time."""
+    def _chunks(self) -> Iterator[tuple[tf.Tensor, ...]]:
+        """Logits at nodes [S, n, K], their weights, labels [n, K], row weights, n rows a time."""
         chunk = max(1, _CHUNK_ELEMENTS // self._row_elements)
         for start in range(0, self._num_rows, chunk):
-            mean, variance, labels = (x[start : start + chunk] for x in self._held_out)
+            mean, variance, labels, row_weights = self._held_out.part(slice(start, start + chunk))
             logits, weights = logits_at_nodes(mean, variance, self._link, self._rule)
-            yield logits, weights, membership(labels, self._link.shape[0], dtype=logits.dtype)
+            labels = membership(labels, self._link.shape[0], dtype=logits.dtype)
+            if row_weights is None:
+                row_weights = tf.ones(mean.shape[:1], logits.dtype)
+            yield logits, weights, labels, row_weights
 
 
 class NLLOfSharpness(Protocol):

@@ -1,8 +1,11 @@
 """The code of Dirichlet-based GP classification (GPD; Milios et al., 2018)."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 from gpflow import default_float
+from gpflow.base import Parameter
 
 from gpflow_ilr.codes.base import LabelCode, NoiseOption
 from gpflow_ilr.simplex import check_num_classes
@@ -30,10 +33,26 @@ class DirichletCode(LabelCode):
                 "The paper's values are 0.1 to 0.0001."
             )
         self.alpha_epsilon = float(alpha_epsilon)
-        alpha = np.eye(K) + alpha_epsilon
-        V = np.log1p(1.0 / alpha)
+        self._targets, V = self._moments(K)
         super().__init__(K, K, V, noise)
-        self._targets = np.log(alpha) - 0.5 * V
+
+    def _moments(self, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+        """T and V, [K, K] each."""
+        alpha = np.eye(num_classes) + self.alpha_epsilon
+        V = np.log1p(1.0 / alpha)
+        return np.log(alpha) - 0.5 * V, V
+
+    def change_classes(self, places: Sequence[int], num_classes: int) -> None:
+        """Go on with other classes: the moments are the same for all, but there are more of them.
+
+        :param places: for each present class, the number that it gets.
+        :param num_classes: K' ≥ 2, the number of classes from now on.
+        :raises ValueError: if each output has a noise of its own.
+        """
+        super().change_classes(places, num_classes)
+        old = self.base_noise
+        self._targets, V = self._moments(num_classes)
+        self.base_noise = Parameter(V, transform=old.transform, trainable=old.trainable)
 
     @property
     def targets(self) -> tf.Tensor:

@@ -19,10 +19,11 @@ import tensorflow as tf
 
 from gpflow_ilr.collapsed.kept import are_close
 from gpflow_ilr.collapsed.statistics import GroupStatistics
+from gpflow_ilr.inputs.rows import LabelledRows
 
 __all__ = ["Absorbed", "Mark", "RowSample"]
 
-_FORMAT = "gpflow_ilr absorb 1"
+_FORMAT = "gpflow_ilr absorb 2"
 
 
 @dataclass(frozen=True)
@@ -31,44 +32,62 @@ class RowSample:
 
     :param X: [n, D].
     :param labels: [n] or [n, K].
+    :param weights: [n].
     :param keys: [n], one uniform number for each row.
     """
 
     X: np.ndarray
     labels: np.ndarray
+    weights: np.ndarray
     keys: np.ndarray
 
     @classmethod
-    def of(cls, X: np.ndarray, labels: np.ndarray, num_rows: int) -> RowSample:
+    def of(cls, rows: LabelledRows, num_rows: int) -> RowSample:
         """A sample that exists: its keys are the smallest of as many as there are rows.
 
-        :param X: [n, D].
-        :param labels: [n] or [n, K].
+        :param rows: the sample.
         :param num_rows: number of rows that it is a sample of.
         """
         # The n smallest of N uniform numbers are distributed as S_1/S_{N+1}, …, S_n/S_{N+1} for sums S
         # of standard exponential numbers.
         rng = np.random.default_rng(num_rows)
-        sums = np.cumsum(rng.exponential(size=len(X)))
-        keys = sums / (sums[-1] + rng.gamma(1 + num_rows - len(X)))
-        return cls(X, labels, rng.permutation(keys))
+        sums = np.cumsum(rng.exponential(size=len(rows)))
+        keys = sums / (sums[-1] + rng.gamma(1 + num_rows - len(rows)))
+        return cls(*_arrays(rows), rng.permutation(keys))
 
-    def with_batch(self, X: np.ndarray, labels: np.ndarray, number: int, size: int) -> RowSample:
+    @classmethod
+    def empty(cls, rows: LabelledRows) -> RowSample:
+        """No rows, of the kind of some.
+
+        :param rows: any rows.
+        """
+        return cls(*_arrays(rows.part(0, 0)), np.zeros(0))
+
+    @property
+    def labelled_rows(self) -> LabelledRows:
+        """The sample, as a model takes it."""
+        weights = None if np.all(self.weights == 1.0) else tf.constant(self.weights)
+        return LabelledRows(tf.constant(self.X), tf.constant(self.labels), weights)
+
+    def with_batch(self, rows: LabelledRows, number: int, size: int) -> RowSample:
         """The sample of the rows seen so far and of those of a batch.
 
-        :param X: [n, D].
-        :param labels: [n] or [n, K].
+        :param rows: the batch.
         :param number: number of the batch.
         :param size: rows of the sample, at most.
         """
-        keys = np.random.default_rng([0, number]).random(len(X))
+        keys = np.random.default_rng([0, number]).random(len(rows))
         new = np.flatnonzero(keys < self.keys.max()) if len(self.keys) == size else slice(None)
         joined = [
             np.concatenate([old, batch[new]])
-            for old, batch in ((self.X, X), (self.labels, labels), (self.keys, keys))
+            for old, batch in zip(self.columns(), (*_arrays(rows), keys), strict=True)
         ]
-        chosen = np.sort(np.argsort(joined[2], kind="stable")[:size])
+        chosen = np.sort(np.argsort(joined[-1], kind="stable")[:size])
         return RowSample(*(array[chosen] for array in joined))
+
+    def columns(self) -> tuple[np.ndarray, ...]:
+        """X, labels, weights and keys: what the constructor takes."""
+        return self.X, self.labels, self.weights, self.keys
 
 
 @dataclass(frozen=True)
@@ -116,19 +135,18 @@ class Absorbed:
     num_rows: int = 0
 
     def with_batch(
-        self, statistics: list[GroupStatistics], X: np.ndarray, labels: np.ndarray, sample_size: int
+        self, statistics: list[GroupStatistics], rows: LabelledRows, sample_size: int
     ) -> Absorbed:
         """What there is after one more batch.
 
         :param statistics: the sums over its rows.
-        :param X: [n, D].
-        :param labels: [n] or [n, K].
+        :param rows: the batch.
         :param sample_size: rows of the sample, at most.
         """
         if self.statistics:
             statistics = [a + b for a, b in zip(self.statistics, statistics, strict=True)]
-        sample = self.sample.with_batch(X, labels, self.num_batches, sample_size)
-        return Absorbed(statistics, sample, self.num_batches + 1, self.num_rows + len(X))
+        sample = self.sample.with_batch(rows, self.num_batches, sample_size)
+        return Absorbed(statistics, sample, self.num_batches + 1, self.num_rows + len(rows))
 
     def save(self, path: str | os.PathLike[str], mark: Mark) -> None:
         """Write a checkpoint, atomically: a crash leaves the old file or the new one.
@@ -141,7 +159,7 @@ class Absorbed:
             "counts": [self.num_batches, self.num_rows],
             "pass": [mark.settings, mark.last_batch],
         }
-        sample = (self.sample.X, self.sample.labels, self.sample.keys)
+        sample = self.sample.columns()
         sums = [value for statistics in self.statistics for value in statistics]
         for name, values in (("sample", sample), ("model", mark.model), ("sum", sums)):
             arrays |= {f"{name}_{i}": np.asarray(value) for i, value in enumerate(values)}
@@ -179,6 +197,10 @@ class Absorbed:
         absorbed = cls(statistics, RowSample(*sample), *map(int, arrays["counts"]))
         settings, last_batch = map(str, arrays["pass"])
         return absorbed, Mark(settings, last_batch, model)
+
+
+def _arrays(rows: LabelledRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return rows.X.numpy(), rows.labels.numpy(), rows.known_weights.numpy()
 
 
 def _numbered(arrays: dict[str, np.ndarray], name: str) -> list[np.ndarray]:

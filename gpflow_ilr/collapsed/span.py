@@ -16,6 +16,7 @@ from gpflow.mean_functions import MeanFunction, Zero
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.collapsed.statistics import GroupStatistics, Rows, group_statistics
 from gpflow_ilr.inputs.kernels import OutputSpan
+from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.linalg.covariances import inducing_covariance
 from gpflow_ilr.linalg.evidence import relative_inverse_cholesky
 
@@ -31,6 +32,8 @@ class RowTerms(NamedTuple):
     """k − aᵀa, [n, 1]."""
     targets: tf.Tensor
     """Targets less the mean function, [n, P]."""
+    noise: tf.Tensor
+    """V/w, broadcasting to [n, P]."""
     offset: tf.Tensor | None
     """The mean function, [n, P]; None if it is zero."""
 
@@ -103,16 +106,17 @@ class CollapsedSpan:
             kernel, inducing, L_inv, rows, self.features, self.chunk_size, known
         )
 
-    def row_terms(self, L_inv: tf.Tensor, X: tf.Tensor, labels: tf.Tensor) -> RowTerms:
+    def row_terms(self, L_inv: tf.Tensor, rows: LabelledRows) -> RowTerms:
         """What some rows need for leave-one-out.
 
         :param L_inv: :meth:`whitening`.
-        :param X: [n, D].
-        :param labels: [n] or [n, K].
+        :param rows: the rows.
         """
-        A = tf.matmul(L_inv, self.covariance(X))
-        residual = self.span.kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
-        targets = tf.matmul(self.code.features(labels), self.span.columns(self.code.targets))
-        offset = self.span.mean(self.mean_function, X)
+        A = tf.matmul(L_inv, self.covariance(rows.X))
+        residual = self.span.kernel(rows.X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
+        targets = tf.matmul(self.code.features(rows.labels), self.span.columns(self.code.targets))
+        offset = self.span.mean(self.mean_function, rows.X)
         targets = targets if offset is None else targets - offset
-        return RowTerms(A, tf.maximum(residual, 0.0)[:, None], targets, offset)
+        noise = tf.gather(self.noise, rows.labels) if self.code.depends_on_class else self.noise
+        noise = noise if rows.weights is None else noise / rows.weights[:, None]
+        return RowTerms(A, tf.maximum(residual, 0.0)[:, None], targets, noise, offset)

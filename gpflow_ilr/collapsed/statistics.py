@@ -4,9 +4,10 @@ With L_u L_uᵀ = K_uu, whitened features a_n = L_u⁻¹ k_u(x_n) and label feat
 pseudo-target of row n is e_n T), the data enter the collapsed bound only through five sums over the
 rows of each group of rows that share their noise:
 
-    n = Σ 1,   κ = Σ k(x_n, x_n),   S = Σ a_n e_nᵀ,   G = Σ a_n a_nᵀ,   Q = Σ e_n e_nᵀ.
+    n = Σ w,   κ = Σ w k(x_n, x_n),   S = Σ w a_n e_nᵀ,   G = Σ w a_n a_nᵀ,   Q = Σ w e_n e_nᵀ.
 
-There is one group for each class when the noise depends on the class, and a single group otherwise.
+The weight w of a row is one, or that of the data: the row then counts as w rows. There is one group
+for each class when the noise depends on the class, and a single group otherwise.
 Because they are sums they can be computed in chunks of rows, merged (``a + b``), taken back
 (``a - b``), updated with new rows and all-reduced over replicas. The features are whitened before
 they are summed: sums of K_uf K_fu lose five digits in float64 and everything in float32.
@@ -16,6 +17,7 @@ gradient together need less than three matrix products of size M·N·M. See :fun
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +26,7 @@ from gpflow import default_float
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.linalg.covariances import inducing_covariance
 from gpflow_ilr.linalg.inverse_factors import gram_of_strips, lower_product_strips
 from gpflow_ilr.linalg.row_chunks import stack_over
@@ -87,6 +90,21 @@ class GroupStatistics(NamedTuple):
         """Statistics without the rows of ``other``."""
         return GroupStatistics(*(a - b for a, b in zip(self, other, strict=True)))
 
+    def with_classes(self, places: tf.Tensor) -> "GroupStatistics":
+        """Statistics of the same rows with other classes, where the groups are the classes.
+
+        :param places: [K, K'], one where class k becomes class k'.
+        """
+        return GroupStatistics(*(tf.einsum("g...,gh->h...", x, places) for x in self))
+
+    def with_features(self, places: tf.Tensor) -> "GroupStatistics":
+        """Statistics of the same rows with label features e_n P instead of e_n.
+
+        :param places: P, [C, C'].
+        """
+        labels = tf.einsum("gcd,ce,df->gef", self.labels, places, places)
+        return self._replace(first=tf.matmul(self.first, places), labels=labels)
+
 
 class RowGroups:
     """Which rows belong to which group, and the schedule of chunks that visits them.
@@ -118,21 +136,36 @@ class RowGroups:
         groups.order, groups.offsets = order, offsets
         return groups
 
-    def take(self, values: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
-        """Rows number ``start`` to ``stop`` in the order of the groups."""
-        if self.order is None:
-            return values[start:stop]
-        return tf.gather(values, self.order[start:stop])
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows of data, and the groups that they form.
 
-class Rows(NamedTuple):
-    """Rows of data, and the groups that they form."""
+    :param rows: the rows.
+    :param groups: their groups.
+    """
 
-    X: tf.Tensor
-    """[N, D]."""
-    labels: tf.Tensor
-    """[N] or [N, K], as :func:`gpflow_ilr.inputs.as_labels` returns them."""
+    rows: LabelledRows
     groups: RowGroups
+
+    def part(self, start: tf.Tensor, stop: tf.Tensor) -> LabelledRows:
+        """Rows number ``start`` to ``stop`` in the order of the groups.
+
+        :param start: the first.
+        :param stop: the one after the last.
+        """
+        order = self.groups.order
+        return self.rows.part(start, stop) if order is None else self.rows.take(order[start:stop])
+
+    def counts(self) -> tf.Tensor:
+        """Σ w_n over each group, [G]."""
+        offsets, weights = self.groups.offsets, self.rows.weights
+        if weights is None:
+            return tf.cast(offsets[1:] - offsets[:-1], default_float())
+        order = self.groups.order
+        sums = tf.cumsum(weights if order is None else tf.gather(weights, order))
+        sums = tf.concat([tf.zeros([1], sums.dtype), sums], axis=0)
+        return tf.gather(sums, offsets[1:]) - tf.gather(sums, offsets[:-1])
 
 
 def group_statistics(
@@ -163,14 +196,18 @@ def group_statistics(
     :param chunk_size: rows that are in memory at a time; None for a size that fits the cache.
     :param known: the result, if it is known already: rows are then visited for the gradient only.
     """
-    X, labels, groups = rows
+    groups = rows.groups
     num_inducing = L_inv.shape[-1]
     chunk = chunk_size or chunk_of_sums(num_inducing, int(groups.offsets[-1]))
 
     def covariances(start: tf.Tensor, stop: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        x = groups.take(X, start, stop)
-        K = inducing_covariance(inducing_variable, kernel, x)
-        return K, kernel(x, full_cov=False), features(x, groups.take(labels, start, stop))
+        part = rows.part(start, stop)
+        K = inducing_covariance(inducing_variable, kernel, part.X)
+        diagonal, E = kernel(part.X, full_cov=False), features(part.X, part.labels)
+        if part.weights is None:
+            return K, diagonal, E
+        root = tf.sqrt(part.weights)  # products of two have the weight
+        return K * root, diagonal * part.weights, E * root[:, None]
 
     @tf.custom_gradient
     def statistics(L_inv: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:
@@ -185,7 +222,8 @@ def group_statistics(
             ]
 
         if known is None:
-            C = features(*(groups.take(values, 0, 0) for values in (X, labels))).shape[-1]
+            none = rows.part(0, 0)
+            C = features(none.X, none.labels).shape[-1]
             shapes = [[], [num_inducing, C], [num_inducing, num_inducing], [C, C]]
             kappa, S, G, Q = _per_group(groups, chunk, shapes, add_chunk)
         else:
@@ -230,8 +268,7 @@ def group_statistics(
         return (kappa, S, G, Q), gradient
 
     kappa, S, G, Q = statistics(L_inv)
-    count = tf.cast(groups.offsets[1:] - groups.offsets[:-1], default_float())
-    return GroupStatistics(count, kappa, S, G, Q)
+    return GroupStatistics(rows.counts(), kappa, S, G, Q)
 
 
 def without_gradient(

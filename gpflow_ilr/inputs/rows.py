@@ -8,6 +8,7 @@ and whose columns are as many as the model has. What is given as a tensor stays 
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
@@ -19,8 +20,9 @@ from gpflow.config import default_float
 from gpflow_ilr.inputs.arrays import encoding, first, is_real, odd_row, row_name
 from gpflow_ilr.inputs.frames import is_frame, read_frame
 from gpflow_ilr.inputs.labels import as_labels
+from gpflow_ilr.inputs.weights import as_weights
 
-__all__ = ["as_column", "as_inputs", "as_rows", "check_data"]
+__all__ = ["LabelledRows", "as_column", "as_inputs", "as_rows", "check_data"]
 
 _MISSING = ("NoneType", "NAType", "NaTType")  # of Python and pandas
 _REPAIR = "Impute or drop such rows."
@@ -83,22 +85,93 @@ def as_rows(X: Any, num_columns: int | None = None, name: str = "X") -> tf.Tenso
     return inputs
 
 
-def check_data(
-    data: Any, num_classes: int, num_columns: int | None = None
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """X in the default float, the labels as GPflow keeps them, and the labels.
+@dataclass(frozen=True)
+class LabelledRows:
+    """Rows that have been checked. Not a tuple: GPflow would look for parameters in it.
 
-    :param data: a pair of inputs [N, D] and labels in any form.
+    :param X: [N, D].
+    :param labels: class indices [N] or soft rows [N, K], as :func:`as_labels` returns them.
+    :param weights: [N], all positive; None where every row counts once.
+    """
+
+    X: tf.Tensor
+    labels: tf.Tensor
+    weights: tf.Tensor | None = None
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @property
+    def tensors(self) -> list[tf.Tensor]:
+        """X, labels and, if there are some, weights: what the constructor takes."""
+        return [self.X, self.labels] + ([] if self.weights is None else [self.weights])
+
+    @property
+    def total_weight(self) -> tf.Tensor:
+        """Σ w, the number of rows that these count for, []."""
+        return tf.reduce_sum(self.known_weights)
+
+    def take(self, numbers: Any) -> LabelledRows:
+        """The rows of these numbers.
+
+        :param numbers: [n].
+        """
+        return LabelledRows(*(tf.gather(tensor, numbers) for tensor in self.tensors))
+
+    def part(self, start: Any, stop: Any) -> LabelledRows:
+        """Rows ``start`` to ``stop``.
+
+        :param start: the first.
+        :param stop: the one after the last.
+        """
+        return LabelledRows(*(tensor[start:stop] for tensor in self.tensors))
+
+    def joined(self, others: LabelledRows) -> LabelledRows:
+        """These rows and others, whose labels are of the same kind.
+
+        :param others: the rows that follow.
+        """
+        pairs = [(self.X, others.X), (self.labels, others.labels)]
+        if self.weights is not None or others.weights is not None:
+            pairs.append((self.known_weights, others.known_weights))
+        return LabelledRows(*(tf.concat(pair, axis=0) for pair in pairs))
+
+    @property
+    def known_weights(self) -> tf.Tensor:
+        """The weights, of ones where there are none, [N]."""
+        ones = tf.ones(tf.shape(self.X)[:1], self.X.dtype)
+        return ones if self.weights is None else self.weights
+
+
+def check_data(
+    data: Any, num_classes: int, num_columns: int | None = None, may_vanish: bool = False
+) -> LabelledRows:
+    """Rows of a data set: X in the default float, labels, weights. Rows of weight zero are left out.
+
+    :param data: inputs [N, D], labels in any form, and weights [N] if rows have some.
     :param num_classes: K.
     :param num_columns: D, where it is known.
+    :param may_vanish: whether all weights may be zero, so that no row remains.
     :raises TypeError: if the inputs are no real numbers.
-    :raises ValueError: if the pair, the inputs or the labels make no sense, with what to do.
+    :raises ValueError: if the data, the inputs, the labels or the weights make no sense, with what to
+        do.
     """
-    if not isinstance(data, (tuple, list)) or len(data) != 2:
-        raise ValueError(f"data must be a pair (X, y), but is a {type(data).__name__}.")
+    if not isinstance(data, (tuple, list)) or len(data) not in (2, 3):
+        raise ValueError(
+            "data must be a pair (X, y), or (X, y, sample_weight), but is a "
+            f"{type(data).__name__}{_length(data)}."
+        )
     X = as_rows(data[0], num_columns)
     labels = as_labels(data[1], num_classes, num_rows=X.shape[0])
-    return X, as_column(labels, getattr(data[1], "dtype", labels.dtype)), labels
+    if len(data) == 2 or data[2] is None:
+        return LabelledRows(X, labels)
+    weights = as_weights(data[2], len(X), may_vanish=may_vanish)
+    rows, counting = LabelledRows(X, labels, weights), np.flatnonzero(weights)
+    return rows if len(counting) == len(rows) else rows.take(counting)
+
+
+def _length(data: Any) -> str:
+    return f" of length {len(data)}" if isinstance(data, (tuple, list)) else ""
 
 
 def as_column(labels: tf.Tensor, dtype: Any) -> tf.Tensor:

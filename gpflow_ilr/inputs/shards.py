@@ -17,11 +17,14 @@ import tensorflow as tf
 
 __all__ = ["Parse", "batches_of", "row_batches"]
 
-Parse = Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor]]
-"""Maps one serialised record, a string, to a row x [D] and its label, [] or [K]."""
+Parse = Callable[[tf.Tensor], tuple[tf.Tensor, ...]]
+"""Maps one serialised record, a string, to a row x [D], its label, [] or [K], and a weight, if any."""
 
-Batches = Callable[[int], Iterator[tuple[Any, Any]]]
-"""Maps the number of a batch to that batch (X, y) and all that follow."""
+Batch = tuple[Any, ...]
+"""(X, y), or (X, y, weights)."""
+
+Batches = Callable[[int], Iterator[Batch]]
+"""Maps the number of a batch to that batch and all that follow."""
 
 
 def row_batches(
@@ -33,11 +36,11 @@ def row_batches(
 ) -> Batches:
     """A function that reads batches of ``batch_size`` rows, from any of them on, in a fixed order.
 
-    :param dataset: a ``tf.data.Dataset`` of pairs (X, y), batches or single rows; a pair (X, y) of
-        arrays, which may be memory maps; or the path of a shard, or a list of paths. A file that ends
-        in .npz has arrays ``X`` and ``y``. All others are TFRecord files (compressed, if they end in
-        .gz) of ``tf.train.Example`` with a float list ``X`` and a label ``y``: an int64, or, if labels
-        are soft, a float list.
+    :param dataset: a ``tf.data.Dataset`` of (X, y) or (X, y, weights), batches or single rows; a tuple
+        of such arrays, which may be memory maps; or the path of a shard, or a list of paths. A file
+        that ends in .npz has arrays ``X`` and ``y``, and may have ``sample_weight``. All others are
+        TFRecord files (compressed, if they end in .gz) of ``tf.train.Example`` with a float list ``X``
+        and a label ``y``: an int64, or, if labels are soft, a float list.
     :param batch_size: rows of a batch; the last may have fewer.
     :param num_columns: D.
     :param num_soft_classes: K where labels are soft, else None.
@@ -50,8 +53,8 @@ def row_batches(
     paths = [dataset] if isinstance(dataset, (str, os.PathLike)) else dataset
     if isinstance(paths, Sequence) and paths and all(map(_is_path, paths)):
         return _of_files([Path(p) for p in paths], batch_size, num_columns, num_soft_classes, parse)
-    if isinstance(dataset, (tuple, list)) and len(dataset) == 2:
-        return _of_arrays(dataset[0], dataset[1], batch_size)
+    if isinstance(dataset, (tuple, list)) and len(dataset) in (2, 3):
+        return _of_arrays(tuple(dataset), batch_size)
     raise TypeError(
         "dataset must be a tf.data.Dataset of pairs (X, y), a pair of arrays (X, y), or the paths of "
         f".npz or TFRecord files, but is a {type(dataset).__name__}. For a generator use "
@@ -59,19 +62,19 @@ def row_batches(
     )
 
 
-def batches_of(pieces: Iterator[tuple[Any, Any]], batch_size: int) -> Iterator[tuple[Any, Any]]:
+def batches_of(pieces: Iterator[Batch], batch_size: int) -> Iterator[Batch]:
     """Pieces of any lengths, cut and joined to batches; the last may be shorter.
 
-    :param pieces: arrays X [n, D] and y with as many rows.
+    :param pieces: arrays X [n, D], y and, if there are some, weights, with as many rows.
     :param batch_size: rows of a batch.
     """
-    parts: list[tuple[Any, Any]] = []
+    parts: list[Batch] = []
     missing = batch_size
-    for X, y in pieces:
+    for piece in pieces:
         start = 0
-        while start < len(X):
+        while start < len(piece[0]):
             stop = start + missing
-            parts.append((X[start:stop], y[start:stop]))
+            parts.append(tuple(array[start:stop] for array in piece))
             missing -= len(parts[-1][0])
             start = stop
             if not missing:
@@ -81,11 +84,10 @@ def batches_of(pieces: Iterator[tuple[Any, Any]], batch_size: int) -> Iterator[t
         yield _joined(parts)
 
 
-def _joined(parts: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+def _joined(parts: list[Batch]) -> Batch:
     if len(parts) == 1:
         return parts[0]
-    X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return X, y
+    return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
 
 def _is_path(entry: Any) -> bool:
@@ -95,25 +97,25 @@ def _is_path(entry: Any) -> bool:
 def _of_dataset(dataset: tf.data.Dataset, batch_size: int) -> Batches:
     spec = dataset.element_spec
     rank = getattr(tf.nest.flatten(spec)[0], "shape", tf.TensorShape(None)).rank
-    if not isinstance(spec, tuple) or len(spec) != 2 or rank not in (1, 2):
+    if not isinstance(spec, tuple) or len(spec) not in (2, 3) or rank not in (1, 2):
         raise ValueError(
-            "The elements of dataset must be pairs (X, y) of batches X [n, D] or of rows [D], but are "
-            f"{spec}. Use dataset.map, or set the shapes with tf.ensure_shape."
+            "The elements of dataset must be pairs (X, y), or (X, y, weights), of batches X [n, D] or "
+            f"of rows [D], but are {spec}. Use dataset.map, or set the shapes with tf.ensure_shape."
         )
     batches = dataset.batch(batch_size) if rank == 1 else dataset.rebatch(batch_size)
 
-    def read(start: int) -> Iterator[tuple[Any, Any]]:
+    def read(start: int) -> Iterator[Batch]:
         yield from batches.skip(start).prefetch(1)
 
     return read
 
 
-def _of_arrays(X: Any, y: Any, batch_size: int) -> Batches:
-    _check_lengths(X, y, "dataset")
+def _of_arrays(arrays: Batch, batch_size: int) -> Batches:
+    _check_lengths(arrays, "dataset")
 
-    def read(start: int) -> Iterator[tuple[Any, Any]]:
-        for row in range(start * batch_size, len(X), batch_size):
-            yield X[row : row + batch_size], y[row : row + batch_size]
+    def read(start: int) -> Iterator[Batch]:
+        for row in range(start * batch_size, len(arrays[0]), batch_size):
+            yield tuple(array[row : row + batch_size] for array in arrays)
 
     return read
 
@@ -156,7 +158,7 @@ def _of_files(
     return _of_dataset(records.batch(batch_size).map(read_examples), batch_size)
 
 
-def _npz_pieces(paths: Sequence[Path], skip: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _npz_pieces(paths: Sequence[Path], skip: int) -> Iterator[Batch]:
     """What the files hold after the first ``skip`` rows; files before that are not read whole."""
     for path in paths:
         with np.load(path) as arrays:
@@ -167,14 +169,22 @@ def _npz_pieces(paths: Sequence[Path], skip: int) -> Iterator[tuple[np.ndarray, 
                 )
             y = arrays["y"]
             if skip < len(y):
-                X = arrays["X"]
-                _check_lengths(X, y, os.fspath(path))
-                yield X[skip:], y[skip:]
+                weights = [arrays[name] for name in ("sample_weight",) if name in arrays.files]
+                piece = (arrays["X"], y, *weights)
+                _check_lengths(piece, os.fspath(path))
+                yield tuple(array[skip:] for array in piece)
             skip = max(0, skip - len(y))
 
 
-def _check_lengths(X: Any, y: Any, name: str) -> None:
-    if len(X) != len(y):
+def _check_lengths(arrays: Batch, name: str) -> None:
+    lengths = [len(array) for array in arrays]
+    if lengths[0] != lengths[1]:
         raise ValueError(
-            f"Every row of X needs one label, but X has {len(X)} rows and y has {len(y)} in {name}."
+            f"Every row of X needs one label, but X has {lengths[0]} rows and y has {lengths[1]} in "
+            f"{name}."
+        )
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"Every row of X needs one weight, but X has {lengths[0]} rows and sample_weight has "
+            f"{lengths[2]} in {name}."
         )

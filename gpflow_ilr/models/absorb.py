@@ -6,6 +6,7 @@ hyperparameters and inducing inputs that the model has: fit them on a sample, th
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -23,7 +24,7 @@ from gpflow_ilr.collapsed.kept import NUM_PROBES, Elsewhere
 from gpflow_ilr.collapsed.span import CollapsedSpan
 from gpflow_ilr.collapsed.statistics import GroupStatistics, RowGroups, Rows, chunk_of_sums
 from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.inputs.rows import check_data
+from gpflow_ilr.inputs.rows import LabelledRows, check_data
 from gpflow_ilr.inputs.shards import Parse, row_batches
 
 if TYPE_CHECKING:
@@ -60,10 +61,10 @@ def absorb(
 
     If an error ends the pass, the model is as it was before.
 
-    :param dataset: a ``tf.data.Dataset`` of pairs (X, y), batches or single rows, in an order that is
-        the same at every reading; a pair (X, y) of arrays, which may be memory maps; or paths of .npz
-        or TFRecord files (:func:`gpflow_ilr.inputs.shards.row_batches` has their layout). Labels are
-        hard or soft as the model's own.
+    :param dataset: a ``tf.data.Dataset`` of (X, y) or (X, y, weights), batches or single rows, in an
+        order that is the same at every reading; arrays (X, y) or (X, y, weights), which may be memory
+        maps; or paths of .npz or TFRecord files (:func:`gpflow_ilr.inputs.shards.row_batches` has
+        their layout). Labels are hard or soft as the model's own.
     :param include_own_rows: whether the rows that the model has, or has absorbed before, remain. By
         default they do not: the sample that a model was fitted on is usually part of the stream, and
         would count twice.
@@ -76,7 +77,7 @@ def absorb(
     :param checkpoint_every: seconds between two checkpoints.
     :param progress: True for a line on stderr; or a function of the number of rows that this call has
         taken in and of the seconds. It is called once a second, and at the end.
-    :returns: the number of rows of the stream.
+    :returns: the number of rows of the stream whose weight is not zero.
     :raises ValueError: if a row makes no sense, named by its place in the stream; if there is none; or
         if the checkpoint is of another model, of other hyperparameters or of another dataset.
     """
@@ -85,7 +86,8 @@ def absorb(
     length = check_count("batch_size", length)
     soft_classes = self.code.num_classes if self.has_soft_labels else None
     read = row_batches(dataset, length, self.num_columns, soft_classes, parse)
-    own = f"True ({_digest(self.data[0], self.labels)[:8]})" if include_own_rows else "False"
+    own_rows = self.labelled_rows.part(0, len(self.labelled_rows) if include_own_rows else 0)
+    own = f"True ({_digest(own_rows)[:8]})" if include_own_rows else "False"
     settings = f"batch_size={length}, sample_size={size}, include_own_rows={own}"
     if checkpoint is None or not os.path.exists(checkpoint):
         state, batches = _beginning(self, include_own_rows), read(0)
@@ -96,7 +98,7 @@ def absorb(
         present = Mark(settings, "", [])
         if again is not None:
             rows = _checked(self, again, (state.num_batches - 1) * length)
-            present = _mark(self, settings, *rows)
+            present = _mark(self, settings, rows)
         _compare(checkpoint, mark, present)
     sums = _compiled_sums(self, length)
     show = _print_line if progress is True else progress or None
@@ -104,26 +106,27 @@ def absorb(
     saved = shown = started
     last = None
     for number, batch in enumerate(batches, state.num_batches):
-        last = X, labels = _checked(self, batch, number * length)
-        state = state.with_batch(sums(self.in_groups(*last)), X.numpy(), labels.numpy(), size)
+        last = _checked(self, batch, number * length)
+        state = state.with_batch(sums(last), last, size)
         if checkpoint is not None and time.monotonic() - saved >= checkpoint_every:
-            state.save(checkpoint, _mark(self, settings, *last))
+            state.save(checkpoint, _mark(self, settings, last))
             saved = time.monotonic()
         if show is not None and time.monotonic() - shown >= _SECONDS_A_LINE:
             show(state.num_rows - before, time.monotonic() - started)
             shown = time.monotonic()
-    if state.num_batches == 0:
-        raise ValueError("dataset must have at least one row, but has none.")
+    if state.num_rows == 0:
+        raise ValueError("dataset must have at least one row that counts, but has none.")
     if checkpoint is not None and last is not None:
-        state.save(checkpoint, _mark(self, settings, *last))
+        state.save(checkpoint, _mark(self, settings, last))
     if show is not None:
         show(state.num_rows - before, time.monotonic() - started)
     if progress is True:
         print(file=sys.stderr)
-    self.set_rows(tf.constant(state.sample.X), tf.constant(state.sample.labels))
+    were_elsewhere = include_own_rows and bool(self.elsewhere)
+    self.labelled_rows = state.sample.labelled_rows
+    all_here = not were_elsewhere and state.num_rows + len(own_rows) == self.num_data
     statistics = [_cast(sums, default_float()) for sums in state.statistics]
-    seen = int(tf.reduce_sum(state.statistics[0].count))
-    self.keep(statistics, Elsewhere.SEEN_ONCE if seen > self.num_data else Elsewhere.NOWHERE)
+    self.keep(statistics, Elsewhere.NOWHERE if all_here else Elsewhere.SEEN_ONCE)
     return state.num_rows
 
 
@@ -133,16 +136,17 @@ def _batch_size(num_columns: int) -> int:
 
 def _beginning(model: CollapsedClassifier, include_own_rows: bool) -> Absorbed:
     """What there is before the first row."""
-    X, labels = model.data[0].numpy(), model.labels.numpy()
+    rows = model.labelled_rows
     if not include_own_rows:
-        return Absorbed([], RowSample(X[:0], labels[:0], np.zeros(0)))
+        return Absorbed([], RowSample.empty(rows))
     own = [_cast(sums, tf.float64) for sums in model.own_statistics()]
-    return Absorbed(own, RowSample.of(X, labels, int(tf.reduce_sum(own[0].count))))
+    seen = round(float(tf.reduce_sum(own[0].count)))  # with weights, about so many
+    return Absorbed(own, RowSample.of(rows, max(len(rows), seen)))
 
 
 def _compiled_sums(
     model: CollapsedClassifier, batch_size: int
-) -> Callable[[Rows], list[GroupStatistics]]:
+) -> Callable[[LabelledRows], list[GroupStatistics]]:
     """The model's sums over a batch of rows in float64, by a graph that serves all of them."""
     spans, whitenings = [], []
     for span in model.output_spans:
@@ -153,30 +157,26 @@ def _compiled_sums(
         spans.append(CollapsedSpan(span, model.code, model.mean_function, chunk))
     by_class, num_groups = model.code.depends_on_class, model.rows.groups.num_groups
 
-    def specification(tensor: tf.Tensor) -> tf.TensorSpec:
-        return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype)
-
-    signature = [
-        specification(model.data[0]),
-        specification(model.labels),
-        tf.TensorSpec([None], tf.int32),
-        tf.TensorSpec([num_groups + 1], tf.int32),
-    ]
-
-    @tf.function(input_signature=signature, autograph=False)
-    def sums(
-        X: tf.Tensor, labels: tf.Tensor, order: tf.Tensor, offsets: tf.Tensor
-    ) -> list[GroupStatistics]:
+    def sums(order: tf.Tensor, offsets: tf.Tensor, *tensors: tf.Tensor) -> list[GroupStatistics]:
         groups = RowGroups.in_graph(order if by_class else None, offsets, num_groups)
-        rows = Rows(X, labels, groups)
+        rows = Rows(LabelledRows(*tensors), groups)
         return [
             _cast(span.sums(L_inv, rows), tf.float64)
             for span, L_inv in zip(spans, whitenings, strict=True)
         ]
 
-    def of_batch(rows: Rows) -> list[GroupStatistics]:
-        order = rows.groups.order if by_class else tf.zeros([0], tf.int32)
-        return sums(rows.X, rows.labels, order, rows.groups.offsets)
+    @functools.cache
+    def compiled(weighted: bool) -> Callable[..., list[GroupStatistics]]:
+        X, labels = model.data[0], model.labels
+        shapes = [([], tf.int32), ([], tf.int32), (X.shape[1:], X.dtype)]
+        shapes += [(labels.shape[1:], labels.dtype)] + [([], X.dtype)] * weighted
+        signature = [tf.TensorSpec([None, *shape], dtype) for shape, dtype in shapes]
+        return tf.function(sums, input_signature=signature, autograph=False)
+
+    def of_batch(rows: LabelledRows) -> list[GroupStatistics]:
+        groups = model.in_groups(rows).groups
+        order = groups.order if by_class else tf.zeros([0], tf.int32)
+        return compiled(rows.weights is not None)(order, groups.offsets, *rows.tensors)
 
     return of_batch
 
@@ -185,19 +185,20 @@ def _cast(sums: GroupStatistics, dtype: Any) -> GroupStatistics:
     return GroupStatistics(*(tf.cast(value, dtype) for value in sums))
 
 
-def _checked(model: CollapsedClassifier, batch: Any, first: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Rows and labels of the kind that the model has; errors name rows of the stream.
+def _checked(model: CollapsedClassifier, batch: Any, first: int) -> LabelledRows:
+    """Rows with labels of the kind that the model has; errors name rows of the stream.
 
     :param first: number of the first row, in the stream.
     """
     num_classes = model.code.num_classes
     try:
-        X, _, labels = check_data(batch, num_classes, model.num_columns)
+        rows = check_data(batch, num_classes, model.num_columns, may_vanish=True)
     except (TypeError, ValueError) as error:
         sentence = re.sub(r"\b([Rr]ow) (\d+)", lambda m: f"{m[1]} {first + int(m[2])}", str(error))
         raise type(error)(
             f"In the batch of dataset that begins at row {first}: {sentence}"
         ) from error
+    labels = rows.labels
     if model.has_soft_labels and labels.shape.rank == 1:  # certain rows among soft ones
         labels = tf.one_hot(labels, num_classes, dtype=model.labels.dtype)
     if labels.shape.rank != model.labels.shape.rank:
@@ -205,19 +206,19 @@ def _checked(model: CollapsedClassifier, batch: Any, first: int) -> tuple[tf.Ten
             f"The model has hard labels, but the batch of dataset that begins at row {first} has soft "
             f"ones. Build the model with its labels as rows [N, {num_classes}]."
         )
-    return X, labels
+    return LabelledRows(rows.X, labels, rows.weights)
 
 
-def _mark(model: CollapsedClassifier, settings: str, X: tf.Tensor, labels: tf.Tensor) -> Mark:
+def _mark(model: CollapsedClassifier, settings: str, rows: LabelledRows) -> Mark:
     """What tells this pass from others, at the batch of these rows."""
-    probes = model.probes(X[:NUM_PROBES], labels[:NUM_PROBES])
+    probes = model.probes(rows.X[:NUM_PROBES], rows.labels[:NUM_PROBES])
     # One combination of the columns is enough: a change shows in it, and K_uu may be large.
     combined = [p if p.ndim < 2 else p @ np.cos(np.arange(p.shape[1])) for p in probes]
-    return Mark(settings, _digest(X, labels), combined)
+    return Mark(settings, _digest(rows), combined)
 
 
-def _digest(X: tf.Tensor, labels: tf.Tensor) -> str:
-    return hashlib.sha256(X.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
+def _digest(rows: LabelledRows) -> str:
+    return hashlib.sha256(b"".join(x.numpy().tobytes() for x in rows.tensors)).hexdigest()
 
 
 def _compare(checkpoint: str | os.PathLike[str], mark: Mark, present: Mark) -> None:

@@ -14,16 +14,18 @@ import tensorflow as tf
 from gpflow.base import InputData, RegressionData
 
 from gpflow_ilr.inputs.rows import as_inputs
+from gpflow_ilr.inputs.weights import weights_of_batch
 
 __all__ = ["DataMark", "as_batch", "missing_num_data"]
 
 
 def as_batch(data: RegressionData, num_columns: int | None = None) -> RegressionData:
-    """X in the default float, and labels with a last axis, as GPflow wants them.
+    """X in the default float, labels with a last axis, as GPflow wants them, and weights if given.
 
-    :param data: X [N, D] and labels: [N], [N, 1] class indices or [N, K] rows.
+    :param data: X [N, D], labels ([N], [N, 1] class indices or [N, K] rows) and, if rows have some,
+        weights [N].
     :param num_columns: D, where it is known.
-    :raises ValueError: if there are more or fewer labels than rows.
+    :raises ValueError: if there are more or fewer labels, or weights, than rows.
     """
     X, Y = as_inputs(data[0], num_columns), tf.convert_to_tensor(data[1])
     Y = Y[:, None] if Y.shape.rank == 1 else Y
@@ -33,7 +35,7 @@ def as_batch(data: RegressionData, num_columns: int | None = None) -> Regression
             f"Every row of X needs one label, but X has shape {X.shape} and the labels have shape "
             f"{Y.shape}. Pass as many labels as rows."
         )
-    return X, Y
+    return (X, Y) if len(data) == 2 else (X, Y, weights_of_batch(data[2], X))
 
 
 @dataclass(frozen=True)

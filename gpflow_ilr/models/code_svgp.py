@@ -14,6 +14,7 @@ from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.collapsed.bound import leave_one_out
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count, evenly_spaced
+from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.likelihoods import CodeGaussian
 from gpflow_ilr.linalg.jitter import safe_jitter
 from gpflow_ilr.models.svgp import ClassifierSVGP
@@ -81,13 +82,13 @@ class CodeSVGP(ClassifierSVGP):
 
     def held_out(
         self,
-        data: tuple[tf.Tensor, tf.Tensor] | None,
+        data: LabelledRows | None,
         trained_on: bool = False,
         max_rows: int | None = None,
     ) -> Marginals:
         """Predictions for rows that have not been seen, in the code's units, with their labels.
 
-        :param data: rows X and labels.
+        :param data: the rows.
         :param trained_on: the rows are training rows: predict each without itself, by taking its
             pseudo-targets out of q(f_n). At the optimum of q this is closed-form leave-one-out.
         :param max_rows: at most so many, evenly spaced, of training rows; None for all.
@@ -98,21 +99,20 @@ class CodeSVGP(ClassifierSVGP):
                 f"{type(self).__name__} keeps no rows: calibrate needs data, validation rows (X, y), "
                 "or training rows with trained_on=True."
             )
-        X, labels = data
         if not trained_on:
-            return Marginals(*self.predict_f(X), labels)
+            return Marginals.of(data, *self.predict_f(data.X))
         if max_rows is not None:
-            some = evenly_spaced(len(X), check_count("max_rows", max_rows))
-            X, labels = tf.gather(X, some), tf.gather(labels, some)
-        return Marginals(*self._without_own_row(X, labels, *self.predict_f(X)), labels)
+            data = data.take(evenly_spaced(len(data), check_count("max_rows", max_rows)))
+        return Marginals.of(data, *self._without_own_row(data, *self.predict_f(data.X)))
 
     def _without_own_row(
-        self, X: tf.Tensor, labels: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor
+        self, rows: LabelledRows, mean: tf.Tensor, variance: tf.Tensor
     ) -> MeanAndVariance:
         """The cavity of q(f_n): divide out the row's own Gaussian pseudo-observation."""
-        code = self.likelihood.code
+        code, X, labels = self.likelihood.code, rows.X, rows.labels
         targets = tf.matmul(code.features(labels), code.targets)
         V = tf.gather(code.noise_variance, labels) if code.depends_on_class else code.noise_variance
+        V = V if rows.weights is None else V / rows.weights[:, None]
         # Without q's covariance what remains is the variance of f_n given u, which no row explains.
         with safe_jitter(self._inducing_variance):
             _, residual = conditional(

@@ -37,15 +37,15 @@ from gpflow_ilr.collapsed.statistics import (
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
+from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import inducing_covariance
 from gpflow_ilr.linalg.evidence import eigenbasis
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
 from gpflow_ilr.linalg.row_chunks import map_rows, sum_rows
-from gpflow_ilr.models import known_sums, streaming
+from gpflow_ilr.models import known_sums
 from gpflow_ilr.models.absorb import absorb
 from gpflow_ilr.models.conjugate import ConjugateClassifier, Objective
-from gpflow_ilr.models.conjugate import Rows as CheckedRows
 
 __all__ = ["CollapsedClassifier"]
 
@@ -64,8 +64,6 @@ class CollapsedClassifier(ConjugateClassifier):
     :param nodes: node rule of the predictive probabilities.
     """
 
-    update = streaming.update
-    forget = streaming.forget
     absorb = absorb
 
     def __init__(
@@ -100,29 +98,26 @@ class CollapsedClassifier(ConjugateClassifier):
             )
 
     def change_rows(
-        self,
-        X: tf.Tensor,
-        labels: tf.Tensor,
-        added: CheckedRows | None,
-        removed: CheckedRows | None,
+        self, rows: LabelledRows, added: LabelledRows | None, removed: LabelledRows | None
     ) -> None:
         """Go on with other rows, and with the sums that are kept, at the cost of what has changed.
 
-        :param X: [N, D], all rows.
-        :param labels: their labels.
-        :param added: rows and labels that are new; None if there are none.
-        :param removed: rows and labels that are gone; None if there are none.
+        :param rows: all rows.
+        :param added: those that are new; None if there are none.
+        :param removed: those that are gone; None if there are none.
         """
         sums = self.known_statistics()
         if sums is not None and added is not None:
-            new = self.statistics(self.in_groups(*added))
+            new = self.statistics(self.in_groups(added))
             sums = [known + more for known, more in zip(sums, new, strict=True)]
         if sums is not None and removed is not None:
-            old = self.statistics(self.in_groups(*removed))
+            old = self.statistics(self.in_groups(removed))
             sums = [known - less for known, less in zip(sums, old, strict=True)]
-        self.set_rows(X, labels)
+        self.labelled_rows = rows
         if sums is not None:
             self.keep(sums)
+
+    change_classes = known_sums.change_classes
 
     @property
     def output_spans(self) -> list[OutputSpan]:
@@ -132,22 +127,21 @@ class CollapsedClassifier(ConjugateClassifier):
     @property
     def rows(self) -> Rows:
         """The training rows, in the groups whose sums are kept apart."""
-        if self._rows is None or self._rows.X is not self.data[0]:
+        if self._rows is None or self._rows.rows is not self.labelled_rows:
             with tf.init_scope():  # what is kept must not belong to a graph that is being traced
-                self._rows = self.in_groups(self.data[0], self.labels)
+                self._rows = self.in_groups(self.labelled_rows)
         return self._rows
 
-    def in_groups(self, X: tf.Tensor, labels: tf.Tensor) -> Rows:
+    def in_groups(self, rows: LabelledRows) -> Rows:
         """Rows in groups: the classes, where the noise depends on the class.
 
-        :param X: [N, D].
-        :param labels: as :func:`gpflow_ilr.inputs.as_labels` returns them.
+        :param rows: any rows.
         """
         if self.code.depends_on_class:
-            groups = RowGroups(labels.numpy(), labels.shape[0], self.code.num_classes)
+            groups = RowGroups(rows.labels.numpy(), len(rows), self.code.num_classes)
         else:
-            groups = RowGroups(None, labels.shape[0], 1)
-        return Rows(X, labels, groups)
+            groups = RowGroups(None, len(rows), 1)
+        return Rows(rows, groups)
 
     def _spans(self) -> list[CollapsedSpan]:
         parts = (self.code, self.mean_function, self.chunk_size)
@@ -301,23 +295,16 @@ class CollapsedClassifier(ConjugateClassifier):
             return super().representative_rows()
         return np.array(rows, np.int32)
 
-    def _left_out(
-        self, posteriors: Sequence[WhitenedPosterior], X: tf.Tensor, labels: tf.Tensor
-    ) -> Marginals:
+    def _left_out(self, posteriors: Sequence[WhitenedPosterior], rows: LabelledRows) -> Marginals:
         """Each of some training rows without itself."""
         means, variances = [], []
         for span, q in zip(self._spans(), posteriors, strict=True):
-            A, residual, targets, offset = span.row_terms(q.L_inv, X, labels)
-            mean, variance = leave_one_out(
-                tf.matmul(A, q.mean, transpose_a=True),
-                q.variance(A),
-                targets,
-                tf.gather(span.noise, labels) if self.code.depends_on_class else span.noise,
-                residual,
-            )
+            A, residual, targets, noise, offset = span.row_terms(q.L_inv, rows)
+            fitted, uncertainty = tf.matmul(A, q.mean, transpose_a=True), q.variance(A)
+            mean, variance = leave_one_out(fitted, uncertainty, targets, noise, residual)
             means.append(mean if offset is None else mean + offset)
             variances.append(variance)
-        return Marginals(tf.concat(means, axis=1), tf.concat(variances, axis=1), labels)
+        return Marginals.of(rows, tf.concat(means, axis=1), tf.concat(variances, axis=1))
 
     def leave_one_out(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
         """Leave-one-out mean and variance in the code's units, inducing inputs kept.
@@ -325,26 +312,24 @@ class CollapsedClassifier(ConjugateClassifier):
         :param rows: which training rows; all of them if None.
         """
         posteriors = self.whitened_posteriors()
-        X, labels = self.data[0], self.labels
-        if rows is not None:
-            X, labels = tf.gather(X, rows), tf.gather(labels, rows)
+        some = self.labelled_rows if rows is None else self.labelled_rows.take(rows)
         mean, variance = map_rows(
-            lambda X, labels: self._left_out(posteriors, X, labels)[:2],
-            [X, labels],
+            lambda *tensors: self._left_out(posteriors, LabelledRows(*tensors))[:2],
+            some.tensors,
             self._loo_chunk(posteriors),
         )
         return mean, variance
 
     def loo_log_density(self) -> tf.Tensor:
-        """Σ_n log p(y_n | all other rows), inducing inputs kept, in closed form, []."""
+        """Σ_n w_n log p(y_n | all other rows), inducing inputs kept, in closed form, []."""
         posteriors = self.whitened_posteriors(differentiable=True)
 
         def log_density(
             tensors: Sequence[tf.Tensor], start: tf.Tensor, stop: tf.Tensor
         ) -> tf.Tensor:
             parts = [WhitenedPosterior(*tensors[i : i + 4]) for i in range(0, len(tensors), 4)]
-            X, labels = self.data[0][start:stop], self.labels[start:stop]
-            return self.label_log_density(self._left_out(parts, X, labels))
+            rows = self.labelled_rows.part(start, stop)
+            return self.label_log_density(self._left_out(parts, rows))
 
         tensors = [tensor for q in posteriors for tensor in q]
         return sum_rows(log_density, tensors, self.num_data, self._loo_chunk(posteriors))
@@ -355,13 +340,13 @@ class CollapsedClassifier(ConjugateClassifier):
         :param rows: which training rows.
         """
         (span,) = self._spans()
-        X, labels = tf.gather(self.data[0], rows), tf.gather(self.labels, rows)
+        some = self.labelled_rows.take(rows)
         L_inv = span.whitening()
         sums = self._own_sums(span, L_inv, self._known()[0])
         g, U = eigenbasis(sums.second[0])
         g = g[:, None]
         s = tf.matmul(U, tf.matmul(sums.first[0], span.table[0]), transpose_a=True)
-        A, residual, targets, offset = span.row_terms(L_inv, X, labels)
+        A, residual, targets, _, offset = span.row_terms(L_inv, some)
         rotated = tf.matmul(A, U, transpose_a=True)  # [n, M]
         squares = tf.square(rotated)
 
@@ -371,10 +356,10 @@ class CollapsedClassifier(ConjugateClassifier):
                 tf.matmul(rotated, s / (g + v)),
                 tf.matmul(squares, v / (g + v)),
                 targets,
-                v,
+                v / some.known_weights[:, None],
                 residual,
             )
-            return Marginals(mean if offset is None else mean + offset, variance, labels)
+            return Marginals.of(some, mean if offset is None else mean + offset, variance)
 
         return lambda noises: [at(noise) for noise in noises]
 

@@ -29,18 +29,15 @@ from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spaced
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
-from gpflow_ilr.inputs.rows import as_column, as_inputs, check_data
+from gpflow_ilr.inputs.rows import LabelledRows, as_column, as_inputs, check_data
 from gpflow_ilr.likelihoods import CodeSoftmax
 from gpflow_ilr.linalg.row_chunks import map_rows
-from gpflow_ilr.models import probabilities
+from gpflow_ilr.models import probabilities, streaming
 from gpflow_ilr.models.posterior import ConjugatePosterior, cache_type
 
 __all__ = ["ConjugateClassifier", "Objective"]
 
 Objective = Literal["evidence", "loo"]
-
-Rows = tuple[tf.Tensor, tf.Tensor]
-"""Checked inputs [n, D] and their labels."""
 
 _CHUNK_ELEMENTS = 2**23
 
@@ -48,8 +45,8 @@ _CHUNK_ELEMENTS = 2**23
 class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.ABCMeta):
     """GP regression on the pseudo-targets of a label code.
 
-    :param data: X [N, D] of any real dtype, and labels: [N] or [N, 1] class indices, [N, K] one-hot
-        or soft rows.
+    :param data: X [N, D] of any real dtype, labels ([N] or [N, 1] class indices, [N, K] one-hot or
+        soft rows) and, if wanted, weights [N] of the rows.
     :param kernel: kernel of f/scale. Any single-output kernel, or GPflow's ``SharedIndependent`` or
         ``SeparateIndependent``.
     :param code: the label code; the likelihood is its.
@@ -67,6 +64,13 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
     predict_f_samples = probabilities.predict_f_samples
     predict_probability_samples = probabilities.predict_probability_samples
     predict_credible_interval = probabilities.predict_credible_interval
+
+    update = streaming.update
+    forget = streaming.forget
+    merge_classes = streaming.merge_classes
+    remove_class = streaming.remove_class
+    change_rows = streaming.change_rows
+    change_classes = streaming.change_classes
 
     def __init__(
         self,
@@ -97,51 +101,43 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
 
     @property
     def data(self) -> RegressionData:
-        """X [N, D], and class indices [N, 1] or soft rows [N, K].
+        """X [N, D], class indices [N, 1] or soft rows [N, K], and weights [N] if there are some.
 
-        May be set, to labels in any form. Compiled functions keep the data that they have seen.
+        May be set, to labels in any form; rows of weight zero are left out. A row of weight w counts
+        as w rows. Compiled functions keep the data that they have seen.
         """
         return self._data
 
     @data.setter
     def data(self, data: RegressionData) -> None:
-        X, Y, labels = check_data(data, self.code.num_classes)
-        self.code.features(labels[:1])  # refuses soft labels where the code has none
-        columns = self.mean_function(X[:1]).shape[-1]
+        rows = check_data(data, self.code.num_classes)
+        self.code.features(rows.labels[:1])  # refuses soft labels where the code has none
+        columns = self.mean_function(rows.X[:1]).shape[-1]
         if columns not in (1, self.num_latent_gps):
             raise ValueError(
                 f"mean_function must return one column, or {self.num_latent_gps}, one for each "
                 f"latent function, but returns {columns}."
             )
-        self._data, self._labels = (X, Y), labels
-        self.criterion_rows = None
+        given = getattr(data[1], "dtype", rows.labels.dtype)
+        self._label_dtype = as_column(rows.labels, given).dtype
+        self.labelled_rows = rows
 
-    def change_rows(
-        self, X: tf.Tensor, labels: tf.Tensor, added: Rows | None, removed: Rows | None
-    ) -> None:
-        """Go on with other rows, of which most are the present ones.
+    @property
+    def labelled_rows(self) -> LabelledRows:
+        """The data, as the model works with them. May be set, to rows that have been checked."""
+        return self._labelled_rows
 
-        :param X: [N, D], all rows.
-        :param labels: their labels.
-        :param added: rows and labels that are new; None if there are none.
-        :param removed: rows and labels that are gone; None if there are none.
-        """
-        del added, removed  # of use to models that keep sums over rows
-        self.set_rows(X, labels)
-
-    def set_rows(self, X: tf.Tensor, labels: tf.Tensor) -> None:
-        """Set the data to rows that have been checked already.
-
-        :param X: [N, D].
-        :param labels: as :func:`gpflow_ilr.inputs.as_labels` returns them.
-        """
-        self._data, self._labels = (X, as_column(labels, self.data[1].dtype)), labels
+    @labelled_rows.setter
+    def labelled_rows(self, rows: LabelledRows) -> None:
+        self._labelled_rows = rows
+        X, labels, *weights = rows.tensors
+        self._data = (X, as_column(labels, self._label_dtype), *weights)
         self.criterion_rows = None
 
     @property
     def labels(self) -> tf.Tensor:
         """Class indices [N], or soft rows [N, K], as :func:`gpflow_ilr.inputs.as_labels` has them."""
-        return self._labels
+        return self.labelled_rows.labels
 
     @property
     def has_soft_labels(self) -> bool:
@@ -178,28 +174,28 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
             f"{type(self).__name__} has no evidence: its objective is loo_log_density()."
         )
 
-    def in_paper_units(self, log_evidence: tf.Tensor, num_rows: int | tf.Tensor) -> tf.Tensor:
+    def in_paper_units(self, log_evidence: tf.Tensor, total_weight: tf.Tensor) -> tf.Tensor:
         """Evidence of the paper's targets: a density, so it takes −log scale for each target.
 
         :param log_evidence: of the code's targets.
-        :param num_rows: number of rows.
+        :param total_weight: number of rows, each as often as it counts.
         """
-        targets = tf.cast(num_rows * self.num_latent_gps, default_float())
+        targets = tf.cast(total_weight, default_float()) * self.num_latent_gps
         # A constant for training: where the scale were trainable, the density would grow for ever
         # as the scale, and the targets with it, went to zero.
         return log_evidence - targets * tf.math.log(tf.stop_gradient(self.code.scale))
 
     @abc.abstractmethod
     def loo_log_density(self) -> tf.Tensor:
-        """Σ_n log p(y_n | all other rows), hyperparameters (and inducing inputs) kept, []."""
+        """Σ_n w_n log p(y_n | all other rows), hyperparameters (and inducing inputs) kept, []."""
 
     def label_log_density(self, held_out: Marginals) -> tf.Tensor:
-        """Σ_n log E[softmax(scale · C f)]_y, [], with nodes chosen for all rows of the model.
+        """Σ_n w_n log E[softmax(scale · C f)]_y, [], with nodes chosen for all rows of the model.
 
         :param held_out: predictions of some rows in the code's units, and their labels.
         """
         nll = label_nll(held_out, self.code.link, self.code.scale, self.num_data)
-        return -tf.reduce_sum(nll)
+        return -tf.reduce_sum(nll if held_out.weights is None else held_out.weights * nll)
 
     # Leave-one-out
 
@@ -213,7 +209,8 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
     def predict_loo(self) -> MeanAndVariance:
         """Mean and variance of f at each training input, given all *other* rows, [N, P] each.
 
-        In closed form, with the hyperparameters (and inducing inputs) kept.
+        In closed form, with the hyperparameters (and inducing inputs) kept. A row that counts several
+        times, by its weight, is left out as a whole.
         """
         mean, var = self.leave_one_out()
         scale = self.code.scale
@@ -221,28 +218,28 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
 
     def held_out(
         self,
-        data: tuple[tf.Tensor, tf.Tensor] | None,
+        data: LabelledRows | None,
         trained_on: bool = False,
         max_rows: int | None = None,
     ) -> Marginals:
         """Predictions for rows that have not been seen, in the code's units, with their labels.
 
-        :param data: validation rows X and labels; None for training rows, each left out in turn.
+        :param data: validation rows; None for training rows, each left out in turn.
         :param trained_on: must be False: the model has its training rows.
         :param max_rows: at most so many, evenly spaced, of the training rows; None for all.
         """
         if data is None:
             rows = self.spread_rows(max_rows)
-            return Marginals(*self.leave_one_out(rows), tf.gather(self.labels, rows))
+            left_out = self.labelled_rows.take(rows)
+            return Marginals.of(left_out, *self.leave_one_out(rows))
         if trained_on:
             raise ValueError(
                 f"{type(self).__name__} has its training rows and leaves each out in turn where "
                 "calibrate gets no data: leave out data and trained_on."
             )
-        X, labels = data
-        mean, var = self.predict_marginals(X)
+        mean, var = self.predict_marginals(data.X)
         scale = self.code.scale
-        return Marginals(mean / scale, var / scale**2, labels)
+        return Marginals.of(data, mean / scale, var / scale**2)
 
     def spread_rows(self, max_rows: int | None) -> tf.Tensor:
         """Numbers of at most ``max_rows`` evenly spaced of the :attr:`criterion_rows`.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, RegressionData
 from gpflow.config import default_float
@@ -13,6 +14,7 @@ from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.kernels import OutputSpan
+from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import covariance
 from gpflow_ilr.linalg.evidence import dense_log_evidence
@@ -47,29 +49,42 @@ class ExactClassifier(ConjugateClassifier):
 
     def log_evidence(self) -> tf.Tensor:
         """Log evidence of the paper's targets, []."""
-        return self.log_evidence_of(self.data[0], self.labels)
+        return self.log_evidence_of(*self.labelled_rows.tensors)
 
-    def log_evidence_of(self, X: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+    def log_evidence_of(
+        self, X: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Log evidence of the targets of any rows, at the present hyperparameters, [].
+
+        w rows with one target t have Π N(t | f, V) = N(t | f, V/w) · √(2πV/w) / √(2πV)ʷ.
 
         :param X: [n, D]; in a graph n may be unknown, so that one trace serves many sets of rows.
         :param labels: class indices [n], or soft rows [n, K].
+        :param weights: [n]; None where every row counts once.
         """
-        evidences = [
-            dense_log_evidence(covariance(span.kernel, X), *self._regression(span, X, labels))
-            for span in self.output_spans
-        ]
-        return self.in_paper_units(tf.add_n(evidences), tf.shape(X)[0])
+        rows = LabelledRows(X, labels, weights)
+        evidences = []
+        for span in self.output_spans:
+            targets, V = self._regression(span, rows)
+            evidences.append(dense_log_evidence(covariance(span.kernel, X), targets, V))
+            if weights is not None:
+                w = weights[:, None]  # and V is V/w
+                terms = (1.0 - w) * tf.math.log(2.0 * np.pi * V) - w * tf.math.log(w)
+                outputs = (span.stop - span.start) // V.shape[1]
+                evidences.append(0.5 * outputs * tf.reduce_sum(terms))
+        return self.in_paper_units(tf.add_n(evidences), rows.total_weight)
 
     def _regression(
-        self, span: OutputSpan, X: tf.Tensor | None = None, labels: tf.Tensor | None = None
+        self, span: OutputSpan, rows: LabelledRows | None = None
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Targets less mean function [N, P], and noise variances [N, 1 or P]; of own rows if None."""
-        X, labels = (self.data[0], self.labels) if X is None else (X, labels)
+        """Targets less mean function [N, P], and noise V/w [N, 1 or P]; of own rows if None."""
+        rows = self.labelled_rows if rows is None else rows
+        X, labels = rows.X, rows.labels
         targets = tf.matmul(self.code.features(labels), span.columns(self.code.targets))
         mean = span.mean(self.mean_function, X)
         V = span.columns(self.code.noise_variance)
         V = tf.gather(V, labels) if self.code.depends_on_class else tf.repeat(V, tf.shape(X)[0], 0)
+        V = V if rows.weights is None else V / rows.weights[:, None]
         V = tf.maximum(V, least_noise(span.kernel(X, full_cov=False)))
         return targets if mean is None else targets - mean, V
 
@@ -99,8 +114,8 @@ class ExactClassifier(ConjugateClassifier):
         return mean if offset is None else mean + offset, variance
 
     def loo_log_density(self) -> tf.Tensor:
-        """Σ_n log p(y_n | all other rows), in closed form, []."""
-        return self.label_log_density(Marginals(*self.leave_one_out(), self.labels))
+        """Σ_n w_n log p(y_n | all other rows), in closed form, []."""
+        return self.label_log_density(Marginals.of(self.labelled_rows, *self.leave_one_out()))
 
     def loo_at_noise(self, rows: tf.Tensor) -> LeftOutAtNoise:
         """Leave-one-out as a function of the noise, at one factorisation for each.
@@ -113,12 +128,11 @@ class ExactClassifier(ConjugateClassifier):
         (span,) = self.output_spans
         targets, _ = self._regression(span)
         least = least_noise(span.kernel(self.data[0], full_cov=False))
-        labels = tf.gather(self.labels, rows)
+        left_out, weights = self.labelled_rows.take(rows), self.labelled_rows.known_weights
 
         def at(noise: float) -> Marginals:
-            v = tf.maximum(tf.constant(noise, default_float()), least)
-            V = tf.fill([self.num_data, 1], v)
-            return Marginals(*self._left_out(span, targets, V, rows), labels)
+            V = tf.maximum(tf.constant(noise, default_float()) / weights[:, None], least)
+            return Marginals.of(left_out, *self._left_out(span, targets, V, rows))
 
         return lambda noises: [at(noise) for noise in noises]
 
@@ -171,7 +185,8 @@ class ExactClassifier(ConjugateClassifier):
 class ILRGPR(ExactClassifier):
     """The paper's Exact-ILR: conjugate multiclass classification with K − 1 latent functions.
 
-    :param data: X [N, D] and labels ([N] or [N, 1] class indices, [N, K] one-hot or soft rows).
+    :param data: X [N, D], labels ([N] or [N, 1] class indices, [N, K] one-hot or soft rows) and, if
+        wanted, weights [N]: a row of weight w counts as w rows.
     :param kernel: kernel of f/L; see :func:`gpflow_ilr.starting.starting_kernel` for a start.
     :param num_classes: K.
     :param smoothing: λ; may be changed, or chosen by :meth:`calibrate`, after training.
@@ -210,7 +225,7 @@ class ILRGPR(ExactClassifier):
 class DirichletGPR(ExactClassifier):
     """Exact Dirichlet-based GP classification (GPD; Milios et al., 2018), with K latent functions.
 
-    :param data: X [N, D] and hard labels.
+    :param data: X [N, D], hard labels and, if wanted, weights [N].
     :param kernel: kernel of f.
     :param num_classes: K.
     :param alpha_epsilon: α_ε of the Dirichlet code.

@@ -18,11 +18,12 @@ from gpflow_ilr.collapsed.span import CollapsedSpan
 from gpflow_ilr.collapsed.statistics import GroupStatistics
 from gpflow_ilr.inputs.counts import evenly_spaced
 from gpflow_ilr.linalg.jitter import relative_jitter
+from gpflow_ilr.models import streaming
 
 if TYPE_CHECKING:
     from gpflow_ilr.models.collapsed import CollapsedClassifier
 
-__all__ = ["adopt", "keep", "known_statistics", "own_statistics", "probes"]
+__all__ = ["adopt", "change_classes", "keep", "known_statistics", "own_statistics", "probes"]
 
 
 def known_statistics(self: CollapsedClassifier) -> list[GroupStatistics] | None:
@@ -78,6 +79,41 @@ def adopt(self: CollapsedClassifier, statistics: Sequence[GroupStatistics]) -> N
     self.keep(statistics, self.elsewhere | Elsewhere.SHARED)
 
 
+def change_classes(self: CollapsedClassifier, places: Sequence[int], num_classes: int) -> None:
+    """Go on with other classes, and with the sums that are kept, without a visit to any row.
+
+    :param places: for each present class, the number that it gets.
+    :param num_classes: how many classes there are then.
+    :raises ValueError: if sums that cannot be computed again do not tell what is needed.
+    """
+    known, merges = self.known_statistics(), len(set(places)) < len(places)
+    if self.has_soft_labels and merges:  # targets of sums are not sums of targets
+        if self.elsewhere:
+            raise ValueError(
+                "Soft labels cannot be merged where some rows of the model are not here (it absorbed "
+                "them, or other workers have them). Merge their columns, and absorb them again."
+            )
+        known = None
+    num_outputs = self.num_latent_gps
+    streaming.change_classes(self, places, num_classes)
+    if known is None:
+        return
+    (sums,) = known  # of one span: others are refused
+    classes = tf.one_hot(places, num_classes, dtype=sums.count.dtype)
+    by_class = self.code.depends_on_class
+    blocks = [tf.ones([1, 1], classes.dtype) if by_class else classes]
+    if sums.first.shape[-1] > blocks[0].shape[0]:  # a mean function has one column for each output
+        copies = tf.one_hot(
+            tf.zeros([self.num_latent_gps], tf.int32), num_outputs, dtype=classes.dtype
+        )
+        blocks.append(tf.transpose(copies))
+    features = tf.linalg.LinearOperatorBlockDiag(
+        [tf.linalg.LinearOperatorFullMatrix(b) for b in blocks]
+    )
+    sums = sums.with_features(features.to_dense())
+    self.keep([sums.with_classes(classes) if by_class else sums])
+
+
 def probes(self: CollapsedClassifier, X: tf.Tensor, labels: tf.Tensor) -> list[np.ndarray]:
     """What the sums depend on beside the rows: kernels, mean function, features, by values.
 
@@ -93,5 +129,5 @@ def probes(self: CollapsedClassifier, X: tf.Tensor, labels: tf.Tensor) -> list[n
 
 
 def _own_probes(model: CollapsedClassifier) -> list[np.ndarray]:
-    some = evenly_spaced(model.num_data, NUM_PROBES)
-    return model.probes(tf.gather(model.data[0], some), tf.gather(model.labels, some))
+    some = model.labelled_rows.take(evenly_spaced(model.num_data, NUM_PROBES))
+    return model.probes(some.X, some.labels)

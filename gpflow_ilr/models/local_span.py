@@ -10,6 +10,7 @@ from gpflow.mean_functions import MeanFunction
 
 from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.inputs.kernels import OutputSpan
+from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.linalg.covariances import covariance
 from gpflow_ilr.linalg.local_regression import LocalPrediction
 
@@ -32,35 +33,33 @@ class LocalSpan:
     code: LabelCode
     mean_function: MeanFunction
 
-    def predict(
-        self, Xnew: tf.Tensor, X: tf.Tensor, labels: tf.Tensor, weigh: Weigh
-    ) -> list[tf.Tensor]:
+    def predict(self, Xnew: tf.Tensor, neighbours: LabelledRows, weigh: Weigh) -> list[tf.Tensor]:
         """Mean [n, P], without mean function, and variance [n, U] for each prediction of ``weigh``.
 
         :param Xnew: [n, D].
-        :param X: neighbours of each row, [n, m, D].
-        :param labels: theirs, [n, m] or [n, m, K].
+        :param neighbours: of each row: X [n, m, D], labels [n, m] or [n, m, K], weights [n, m].
         :param weigh: how neighbours are weighed.
         """
         # One call with the row among its neighbours: GPflow's kernels of two batches would be the
         # covariances between all rows of both.
-        K = covariance(self.span.kernel, tf.concat([Xnew[:, None], X], axis=1))
-        T = self._targets(X, labels)
+        K = covariance(self.span.kernel, tf.concat([Xnew[:, None], neighbours.X], axis=1))
+        T = self._targets(neighbours.X, neighbours.labels)
         results = []
-        for weights, variance in weigh(K, self._noise(labels)):
+        for weights, variance in weigh(K, self._noise(neighbours)):
             each = "nm" if weights.shape[1] == 1 else "npm"
             w = weights[:, 0] if weights.shape[1] == 1 else weights
             results += [tf.einsum(f"{each},nmp->np", w, T[:, : w.shape[-1]]), variance]
         return results
 
-    def _noise(self, labels: tf.Tensor) -> tf.Tensor:
-        """V, [n, U, m]."""
+    def _noise(self, neighbours: LabelledRows) -> tf.Tensor:
+        """V/w, [n, U, m]."""
+        labels, weights = neighbours.labels, neighbours.weights
         V = self.span.columns(self.code.noise_variance)
         if self.code.depends_on_class:
             V = tf.gather(V, labels)
         else:
             V = tf.broadcast_to(V, tf.concat([tf.shape(labels)[:2], tf.shape(V)[1:]], axis=0))
-        return tf.linalg.matrix_transpose(V)
+        return tf.linalg.matrix_transpose(V if weights is None else V / weights[..., None])
 
     def _targets(self, X: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Targets less the mean function, [n, m, P]."""

@@ -15,6 +15,7 @@ there are no gradients across such changes, and no covariances between rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData, RegressionData
@@ -27,13 +28,13 @@ from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import as_labels, label_rows, membership
-from gpflow_ilr.inputs.rows import as_inputs
+from gpflow_ilr.inputs.rows import LabelledRows, as_inputs
+from gpflow_ilr.inputs.weights import weights_of_batch
 from gpflow_ilr.linalg.local_regression import LocalPrediction, local_weights, nested_weights
 from gpflow_ilr.linalg.nearest import kernel_metric
 from gpflow_ilr.linalg.neighbour_index import NeighbourIndex
 from gpflow_ilr.linalg.row_chunks import map_rows, sum_rows
-from gpflow_ilr.models import streaming
-from gpflow_ilr.models.conjugate import ConjugateClassifier, Rows
+from gpflow_ilr.models.conjugate import ConjugateClassifier
 from gpflow_ilr.models.local_span import LocalSpan, Weigh
 
 __all__ = ["COPY_TOLERANCE", "STALE_METRIC", "NeighboursClassifier"]
@@ -63,9 +64,6 @@ class NeighboursClassifier(ConjugateClassifier):
     :param mean_function: mean of f/scale.
     :param nodes: node rule of the predictive probabilities.
     """
-
-    update = streaming.update
-    forget = streaming.forget
 
     def __init__(
         self,
@@ -104,17 +102,18 @@ class NeighboursClassifier(ConjugateClassifier):
             for key, metric in self._metrics()
         ]
 
-    def _others(self, rows: Rows, count: int, stale: float = 0.0) -> list[tf.Tensor]:
+    def _others(self, rows: LabelledRows, count: int, stale: float = 0.0) -> list[tf.Tensor]:
         """The training rows nearest to some rows, but for one copy of each, [n, m], for each span.
 
-        Which copy of a training row is left out does not matter: those with its label are its equals.
+        Which copy of a training row is left out does not matter: those with its label (and weight) are
+        its equals.
         """
-        X, labels = rows
-        own, K = self.data[0], self.code.num_classes
-        soft = 2 in (labels.shape.rank, self.labels.shape.rank)  # a batch of either may be certain
+        X, own = rows.X, self.data[0]
+        # A batch of either may be certain.
+        soft = 2 in (rows.labels.shape.rank, self.labels.shape.rank)
+        weighted = not (rows.weights is None or self.labelled_rows.weights is None)
         labels, own_labels = (
-            membership(x, K) if soft else tf.cast(x[:, None], own.dtype)
-            for x in (labels, self.labels)
+            self._marks(some, soft, weighted) for some in (rows, self.labelled_rows)
         )
 
         def others(X: tf.Tensor, labels: tf.Tensor, S: tf.Tensor) -> list[tf.Tensor]:
@@ -134,6 +133,13 @@ class NeighboursClassifier(ConjugateClassifier):
         candidates = self._nearest(own, X, count + 1, stale)
         return [map_rows(others, [X, labels, S], chunk)[0] for S in candidates]
 
+    def _marks(self, rows: LabelledRows, soft: bool, weighted: bool) -> tf.Tensor:
+        """What equal rows have in common beside X: columns of labels and weights, [n, ·]."""
+        labels, dtype = rows.labels, rows.X.dtype
+        marks = membership(labels, self.code.num_classes) if soft else labels[:, None]
+        marks = tf.cast(marks, dtype)
+        return tf.concat([marks, rows.known_weights[:, None]], axis=1) if weighted else marks
+
     def has_stale_neighbours(self) -> bool:
         """Whether training has changed the metric so much that neighbours are to be sought again."""
         return any(self._index.is_stale(*metric, STALE_METRIC) for metric in self._metrics())
@@ -141,7 +147,7 @@ class NeighboursClassifier(ConjugateClassifier):
     # Predictions
 
     def _local(
-        self, rows: Rows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
+        self, rows: LabelledRows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
     ) -> list[tf.Tensor]:
         """Mean [n, P], without mean function, and variance [n, 1 or P], for each of ``weigh``'s.
 
@@ -150,17 +156,14 @@ class NeighboursClassifier(ConjugateClassifier):
         :param neighbours: numbers of rows, [n, m], for each span.
         :param weigh: how neighbours are weighed.
         """
-        X, labels = rows
         parts = [
-            LocalSpan(span, self.code, self.mean_function).predict(
-                Xnew, tf.gather(X, S), tf.gather(labels, S), weigh
-            )
+            LocalSpan(span, self.code, self.mean_function).predict(Xnew, rows.take(S), weigh)
             for span, S in zip(self.output_spans, neighbours, strict=True)
         ]
         return [tf.concat(results, axis=1) for results in zip(*parts, strict=True)]
 
     def _in_chunks(
-        self, rows: Rows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
+        self, rows: LabelledRows, Xnew: tf.Tensor, neighbours: Sequence[tf.Tensor], weigh: Weigh
     ) -> list[tf.Tensor]:
         """:meth:`_local` in memory that does not grow with the number of new rows."""
         tensors, chunk = [Xnew, *neighbours], self._chunk(neighbours[0].shape[1])
@@ -181,8 +184,8 @@ class NeighboursClassifier(ConjugateClassifier):
         return max(1, _CHUNK_ELEMENTS // ((count + 1) * columns))
 
     def precompute(self) -> list[tf.Tensor]:
-        """The rows and their labels: a prediction looks for neighbours among them."""
-        return [self.data[0], self.labels]
+        """The rows, labels and weights: a prediction looks for neighbours among them."""
+        return self.labelled_rows.tensors
 
     def prediction_chunk(self, cache: Sequence[tf.Tensor]) -> int:
         """All rows: :meth:`conditional` divides them itself.
@@ -206,39 +209,34 @@ class NeighboursClassifier(ConjugateClassifier):
                 f"{type(self).__name__} has no covariances between rows: each has neighbours of its "
                 "own. Pass full_cov=False, or use ILRGPR or ILRSGPR."
             )
-        X, labels = (tf.convert_to_tensor(c) for c in cache)
+        rows = LabelledRows(*(tf.convert_to_tensor(c) for c in cache))
         flat = tf.reshape(Xnew, [-1, self.num_columns])
         neighbours = self._nearest(cache[0], flat, self.num_neighbours)
-        mean, variance = self._in_chunks((X, labels), flat, neighbours, _all_neighbours)
+        mean, variance = self._in_chunks(rows, flat, neighbours, _all_neighbours)
         leading = tf.shape(Xnew)[:-1]
         return tuple(tf.reshape(x, tf.concat([leading, x.shape[1:]], 0)) for x in (mean, variance))
 
     # Leave-one-out
 
     def _left_out(
-        self, rows: Rows, neighbours: Sequence[tf.Tensor], weigh: Weigh
+        self, rows: LabelledRows, neighbours: Sequence[tf.Tensor], weigh: Weigh
     ) -> list[Marginals]:
         """Rows predicted from neighbours that they are not among, for each of ``weigh``'s."""
-        results = self._in_chunks(self._rows(None), rows[0], neighbours, weigh)
+        results = self._in_chunks(self.labelled_rows, rows.X, neighbours, weigh)
         return self._marginals(rows, results)
 
-    def _marginals(self, rows: Rows, results: Sequence[tf.Tensor]) -> list[Marginals]:
+    def _marginals(self, rows: LabelledRows, results: Sequence[tf.Tensor]) -> list[Marginals]:
         """Pairs of means, without mean function, and variances, as held-out predictions of rows."""
-        X, labels = rows
-        offset = self.mean_function(X)
+        offset = self.mean_function(rows.X)
         pairs = zip(results[::2], results[1::2], strict=True)
-        return [Marginals(mean + offset, variance, labels) for mean, variance in pairs]
-
-    def _rows(self, rows: tf.Tensor | None) -> Rows:
-        everything = self.data[0], self.labels
-        return everything if rows is None else tuple(tf.gather(x, rows) for x in everything)
+        return [Marginals.of(rows, mean + offset, variance) for mean, variance in pairs]
 
     def leave_one_out(self, rows: tf.Tensor | None = None) -> MeanAndVariance:
         """Leave-one-out mean and variance in the code's units.
 
         :param rows: which training rows; all of them if None.
         """
-        some = self._rows(rows)
+        some = self.labelled_rows if rows is None else self.labelled_rows.take(rows)
         neighbours = self._others(some, self.num_neighbours)
         (result,) = self._left_out(some, neighbours, _all_neighbours)
         return result.mean, result.variance
@@ -249,7 +247,7 @@ class NeighboursClassifier(ConjugateClassifier):
         :param rows: which training rows.
         :param counts: numbers of neighbours.
         """
-        some = self._rows(rows)
+        some = self.labelled_rows.take(rows)
         neighbours = self._others(some, max(counts))
         return self._left_out(some, neighbours, lambda K, V: nested_weights(K, V, counts))
 
@@ -258,13 +256,14 @@ class NeighboursClassifier(ConjugateClassifier):
 
         :param rows: which training rows.
         """
-        some = self._rows(rows)
+        some = self.labelled_rows.take(rows)
         neighbours = self._others(some, self.num_neighbours)
 
         def at(noises: Sequence[float]) -> list[Marginals]:
             def weigh(K: tf.Tensor, V: tf.Tensor) -> list[LocalPrediction]:
-                filled = (tf.fill(tf.shape(V), tf.constant(v, V.dtype)) for v in noises)
-                return [local_weights(K, v) for v in filled]
+                # V is v/w at the present noise v, which all neighbours have but for their weights.
+                share = V / self.code.noise_variance[0, 0]
+                return [local_weights(K, tf.constant(v, V.dtype) * share) for v in noises]
 
             return self._left_out(some, neighbours, weigh)
 
@@ -273,42 +272,43 @@ class NeighboursClassifier(ConjugateClassifier):
     # Training
 
     def loo_log_density(self) -> tf.Tensor:
-        """Σ_n log p(y_n | neighbours of row n), []; a compiled function keeps its neighbours."""
-        rows = self._rows(None)
-        return self._log_density(*rows, *self._training_neighbours(rows))
+        """Σ_n w_n log p(y_n | neighbours of row n), []; a compiled function keeps its neighbours."""
+        rows = self.labelled_rows
+        return self._log_density(rows, self._training_neighbours(rows))
 
-    def _training_neighbours(self, rows: Rows) -> list[tf.Tensor]:
+    def _training_neighbours(self, rows: LabelledRows) -> list[tf.Tensor]:
         """Neighbours of some rows in a metric that may be a little stale.
 
         Of rows that are known while a function is traced, they become constants of the function.
         """
-        if tf.is_symbolic_tensor(rows[0]):
+        if tf.is_symbolic_tensor(rows.X):
             return self._others(rows, self.num_neighbours)
         with tf.init_scope():
             return self._others(rows, self.num_neighbours, STALE_METRIC)
 
-    def _log_density(self, X: tf.Tensor, labels: tf.Tensor, *neighbours: tf.Tensor) -> tf.Tensor:
-        """Σ log p(y_n | neighbours of row n) over some rows, scaled to all rows, []."""
+    def _log_density(self, rows: LabelledRows, neighbours: Sequence[tf.Tensor]) -> tf.Tensor:
+        """Σ w_n log p(y_n | neighbours of row n) over some rows, scaled to all rows, []."""
 
         def log_density(_: Sequence[tf.Tensor], start: tf.Tensor, stop: tf.Tensor) -> tf.Tensor:
-            some = X[start:stop], labels[start:stop]
-            nearest = [S[start:stop] for S in neighbours]
-            results = self._local(self._rows(None), some[0], nearest, _all_neighbours)
+            some, nearest = rows.part(start, stop), [S[start:stop] for S in neighbours]
+            results = self._local(self.labelled_rows, some.X, nearest, _all_neighbours)
             return self.label_log_density(*self._marginals(some, results))
 
-        num_rows = X.shape[0] or tf.shape(X)[0]
+        num_rows = rows.X.shape[0] or tf.shape(rows.X)[0]
         # Gradients flow into variables alone, not into a tensor.
         nothing = tf.zeros([], default_float())
         chunk = self._chunk(neighbours[0].shape[1])
         total = sum_rows(log_density, [nothing], num_rows, chunk)
         return total * tf.cast(self.num_data, total.dtype) / tf.cast(num_rows, total.dtype)
 
-    def _batch(self, X: InputData, y: OutputData) -> Rows:
+    def _batch(self, X: InputData, y: OutputData, weights: Any = None) -> LabelledRows:
         """Rows that the caller has chosen, also inside a function that the caller compiles."""
         X, K = as_inputs(X, self.num_columns), self.code.num_classes
         if tf.is_symbolic_tensor(y):
-            return X, label_rows(y[:, None] if y.shape.rank == 1 else y, K)
-        return X, as_labels(y, K, num_rows=X.shape[0])
+            labels = label_rows(y[:, None] if y.shape.rank == 1 else y, K)
+        else:
+            labels = as_labels(y, K, num_rows=X.shape[0])
+        return LabelledRows(X, labels, None if weights is None else weights_of_batch(weights, X))
 
     def training_loss_closure(
         self,
@@ -323,8 +323,8 @@ class NeighboursClassifier(ConjugateClassifier):
         function that the caller compiles, those of all rows, or of (X, y), stay as they are;
         :func:`gpflow_ilr.training.fit` starts again with others where that is called for.
 
-        :param data: rows to predict: (X, y), or an iterator of batches. Training rows are predicted
-            without themselves, others as they are. None for the model's own rows.
+        :param data: rows to predict: (X, y[, weights]), or an iterator of batches. Training rows are
+            predicted without themselves, others as they are. None for the model's own rows.
         :param batch_size: draw so many of the model's own rows anew at each call; None for all.
         :param compile: compile the loss with ``tf.function``.
         """
@@ -336,8 +336,9 @@ class NeighboursClassifier(ConjugateClassifier):
         if batch_size is not None:
             check_count("batch_size", batch_size)
 
-        def loss(*rows: tf.Tensor) -> tf.Tensor:
-            return -(self._log_density(*rows) + self.log_prior_density())
+        def loss(rows: Sequence[tf.Tensor], neighbours: Sequence[tf.Tensor]) -> tf.Tensor:
+            log_density = self._log_density(LabelledRows(*rows), neighbours)
+            return -(log_density + self.log_prior_density())
 
         evaluate = tf.function(loss, autograph=False) if compile else loss
 
@@ -347,10 +348,10 @@ class NeighboursClassifier(ConjugateClassifier):
                 rows = self._batch(*(next(data) if isinstance(data, Iterator) else data))
             elif batch_size is not None:
                 drawn = tf.random.uniform([batch_size], maxval=self.num_data, dtype=tf.int32)
-                rows = self._rows(drawn)
+                rows = self.labelled_rows.take(drawn)
             else:
-                rows = self._rows(None)
-            return evaluate(*rows, *self._training_neighbours(rows))
+                rows = self.labelled_rows
+            return evaluate(rows.tensors, self._training_neighbours(rows))
 
         return closure
 

@@ -91,6 +91,7 @@ class ConjugatePosterior(AbstractPosterior):
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         """Mean and variance of the latent functions, from the cache."""
+        self._check_classes()
         return super().predict_f(as_inputs(Xnew, self.num_columns), full_cov, full_output_cov)
 
     def predict_marginals(self, Xnew: InputData) -> MeanAndVariance:
@@ -98,7 +99,15 @@ class ConjugatePosterior(AbstractPosterior):
 
         :param Xnew: [..., N, D].
         """
+        self._check_classes()
         return self.model.marginals(self.cache or self.model.precompute(), Xnew)
+
+    def _check_classes(self) -> None:
+        if self.model.likelihood is not self.likelihood:
+            raise ValueError(
+                f"This posterior is of {self.likelihood.num_classes} classes, but its model has other "
+                "ones since. Take another: model.posterior()."
+            )
 
     def prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
         """Largest prior variance of the latents at the inputs, [].

@@ -1,62 +1,208 @@
-"""Adding and removing rows of a fitted model; hyperparameters (and inducing inputs) stay.
+"""Adding and removing rows and classes of a fitted model; hyperparameters (and inducing inputs) stay.
 
 The data enter a collapsed model as sums over rows, so its posterior follows by adding or subtracting
-the sums of the changed rows, at their cost alone. A nearest-neighbour model looks among other rows.
+the sums of the changed rows, at their cost alone. A nearest-neighbour model looks among other rows; an
+exact one factorises its matrix again, at the next prediction.
+
+Neither kernel nor rows know how many classes there are: the code enters when sums, or targets, are
+combined. So a class that appears later, or one that is joined to another, costs nothing by itself.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, OutputData
 
-from gpflow_ilr.inputs.rows import check_data
+from gpflow_ilr.expectations import default_rule
+from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.rows import LabelledRows, check_data
+from gpflow_ilr.likelihoods import CodeSoftmax
 
 if TYPE_CHECKING:
     from gpflow_ilr.models.conjugate import ConjugateClassifier
 
-__all__ = ["forget", "update"]
+__all__ = ["change_classes", "change_rows", "forget", "merge_classes", "remove_class", "update"]
 
 
-def update(self: ConjugateClassifier, X_new: InputData, y_new: OutputData) -> None:
+def update(
+    self: ConjugateClassifier,
+    X_new: InputData,
+    y_new: OutputData,
+    *,
+    sample_weight: Any = None,
+    num_classes: int | None = None,
+) -> None:
     """Add rows. The posterior then equals that of a model built on all rows.
 
     Posteriors taken earlier keep the old rows; call ``posterior()`` again, or ``update_cache()`` on
-    them.
+    them. After new classes they are of no use, and the smoothing λ is another: the sharpness L stays,
+    as the noise does. ``calibrate`` then; train where many rows are new.
 
     :param X_new: [n, D].
     :param y_new: labels, hard or soft as the model's own.
+    :param sample_weight: [n], how often each row counts; None for once.
+    :param num_classes: the number of classes K' ≥ K from now on; the new ones are K, …, K' − 1. None
+        for as many as before.
+    :raises ValueError: if rows or labels make no sense, or the model has a kernel, a noise or a mean
+        function for each latent function and classes are to be added.
     """
-    X, labels = _matching_rows(self, X_new, y_new)
-    rows = tf.concat([self.data[0], X], 0), tf.concat([self.labels, labels], 0)
-    self.change_rows(*rows, added=(X, labels), removed=None)
+    K = self.code.num_classes
+    if num_classes is None or num_classes == K:
+        rows = _matching_rows(self, (X_new, y_new, sample_weight), K)
+    else:
+        if check_count("num_classes", num_classes) < K:
+            raise ValueError(
+                f"num_classes must be at least {K}, the number of classes that there are, but is "
+                f"{num_classes}. Use remove_class or merge_classes to have fewer."
+            )
+        rows = _matching_rows(self, (X_new, y_new, sample_weight), num_classes)
+        self.change_classes(range(K), num_classes)
+    self.change_rows(self.labelled_rows.joined(rows), added=rows, removed=None)
 
 
-def forget(self: ConjugateClassifier, X_old: InputData, y_old: OutputData) -> None:
+def forget(
+    self: ConjugateClassifier, X_old: InputData, y_old: OutputData, *, sample_weight: Any = None
+) -> None:
     """Remove rows. The posterior then equals that of a model built on the remaining rows.
 
     :param X_old: [n, D], rows of the training data; one that occurs several times is removed as
         often as it is listed.
     :param y_old: their labels, hard or soft as the model's own.
+    :param sample_weight: their weights, as they were given; None for one.
     :raises ValueError: if a row is not in the training data, or none would remain.
     """
-    X, labels = _matching_rows(self, X_old, y_old)
-    gone = _positions(_keys(self.data[0], self.labels), _keys(X, labels))
-    if len(gone) == self.num_data:
+    rows = _matching_rows(self, (X_old, y_old, sample_weight), self.code.num_classes)
+    _remove(self, _positions(_keys(self.labelled_rows), _keys(rows)))
+
+
+def remove_class(self: ConjugateClassifier, label: int) -> list[int | None]:
+    """Remove a class and its rows, at their cost; the classes above it move down by one.
+
+    :param label: which class.
+    :returns: for each class the number that it has now, None for the removed one.
+    :raises ValueError: if there is no such class, or too little would remain.
+    """
+    _check_labels(self, [label])
+    _check_rows_are_here(self, "remove_class")
+    if self.has_soft_labels:
+        raise ValueError(
+            "remove_class needs hard labels: a row of soft ones may belong to several classes. Set "
+            "model.data to what should remain."
+        )
+    K = self.code.num_classes
+    _check_remaining(K - 1)
+    gone = np.flatnonzero(self.labels == label)
+    places = [k - (k > label) for k in range(K)]
+    if len(gone):
+        _remove(self, gone)
+    self.change_classes(places, K - 1)
+    return [None if k == label else place for k, place in enumerate(places)]
+
+
+def merge_classes(self: ConjugateClassifier, labels: Sequence[int]) -> list[int]:
+    """Join classes to the first of them; those above the others move down.
+
+    :param labels: two or more classes.
+    :returns: for each class the number that it has now.
+    :raises ValueError: if there is no such class, or only one would remain.
+    """
+    merged = sorted(set(_check_labels(self, labels)))
+    K = self.code.num_classes
+    if len(merged) < 2:
+        raise ValueError(f"labels must be two classes or more, but is {labels!r}.")
+    _check_remaining(K - len(merged) + 1)
+    kept = [k for k in range(K) if k not in merged[1:]]
+    places = [kept.index(merged[0] if k in merged else k) for k in range(K)]
+    self.change_classes(places, len(kept))
+    return places
+
+
+def change_rows(
+    self: ConjugateClassifier,
+    rows: LabelledRows,
+    added: LabelledRows | None,
+    removed: LabelledRows | None,
+) -> None:
+    """Go on with other rows, of which most are the present ones.
+
+    :param rows: all rows.
+    :param added: those that are new; None if there are none.
+    :param removed: those that are gone; None if there are none.
+    """
+    del added, removed  # of use to models that keep sums over rows
+    self.labelled_rows = rows
+
+
+def change_classes(self: ConjugateClassifier, places: Sequence[int], num_classes: int) -> None:
+    """Go on with other classes, whose rows are the present ones.
+
+    :param places: for each present class, the number that it gets.
+    :param num_classes: how many classes there are then.
+    :raises ValueError: if the model has parts that are made for the present number of latent functions.
+    """
+    likelihood, code, rows = self.likelihood, self.code, self.labelled_rows
+    columns = self.mean_function(rows.X[:1]).shape[-1]
+    if columns > 1:
+        raise ValueError(
+            f"The mean_function returns {columns} columns, one for each latent function, and other "
+            "classes have other latent functions. Build a new model, or use a mean of one column."
+        )
+    if len(self.output_spans) > 1:
+        raise ValueError(
+            f"The model has {len(self.output_spans)} kernels or sets of inducing inputs, one for each "
+            "latent function, and other classes have other latent functions. Build a new self."
+        )
+    kernel = self.output_spans[0].kernel  # without a wrapper that says for how many
+    nodes = None if likelihood.nodes == default_rule(code.num_outputs) else likelihood.nodes
+    code.change_classes(places, num_classes)
+    if self.has_soft_labels:
+        labels = tf.matmul(rows.labels, tf.one_hot(places, num_classes, dtype=rows.labels.dtype))
+    else:
+        labels = tf.gather(tf.constant(places, rows.labels.dtype), rows.labels)
+    self.num_latent_gps, self.kernel = code.num_outputs, kernel
+    self.likelihood = CodeSoftmax(code, nodes)
+    self.labelled_rows = LabelledRows(rows.X, labels, rows.weights)
+
+
+def _check_labels(model: ConjugateClassifier, labels: Sequence[int]) -> list[int]:
+    K = model.code.num_classes
+    for label in labels:
+        if check_count("label", label, smallest=0) >= K:
+            raise ValueError(f"label must be a class 0..{K - 1}, but is {label}.")
+    return [int(label) for label in labels]
+
+
+def _check_remaining(num_classes: int) -> None:
+    if num_classes < 2:
+        raise ValueError("Two classes must remain, but there would be one.")
+
+
+def _check_rows_are_here(model: Any, name: str) -> None:
+    if getattr(model, "elsewhere", None):
+        raise ValueError(
+            f"{name} needs the rows of the class, but some rows of this model are not here (it "
+            "absorbed them, or other workers have them). Leave them out of the dataset, and absorb it "
+            "again."
+        )
+
+
+def _remove(model: ConjugateClassifier, gone: np.ndarray) -> None:
+    """Remove the rows of these numbers."""
+    rows = model.labelled_rows
+    if len(gone) == len(rows):
         raise ValueError("forget would remove all rows, and a model needs at least one.")
-    remaining = np.delete(np.arange(self.num_data), gone)
-    rows = tf.gather(self.data[0], remaining), tf.gather(self.labels, remaining)
-    self.change_rows(*rows, added=None, removed=(X, labels))
+    remaining = rows.take(np.delete(np.arange(len(rows)), gone))
+    model.change_rows(remaining, added=None, removed=rows.take(gone))
 
 
-def _matching_rows(
-    model: ConjugateClassifier, X: InputData, y: OutputData
-) -> tuple[tf.Tensor, tf.Tensor]:
+def _matching_rows(model: ConjugateClassifier, data: Any, num_classes: int) -> LabelledRows:
     """Rows with labels of the kind that the model has."""
-    num_classes = model.code.num_classes
-    X, _, labels = check_data((X, y), num_classes, model.num_columns)
+    rows = check_data(data, num_classes, model.num_columns)
+    labels = rows.labels
     if model.has_soft_labels and labels.shape.rank == 1:  # one-hot rows among soft ones
         labels = tf.one_hot(labels, num_classes, dtype=model.labels.dtype)
     if labels.shape.rank != model.labels.shape.rank:
@@ -64,15 +210,16 @@ def _matching_rows(
             "Soft labels cannot join hard ones: build a new model with all labels as rows "
             f"[N, {num_classes}]."
         )
-    return X, labels
+    return LabelledRows(rows.X, labels, rows.weights)
 
 
-def _keys(X: tf.Tensor, labels: tf.Tensor) -> np.ndarray:
-    """Each row of inputs and labels as one value that can be compared and sorted, [N]."""
-    columns = tf.reshape(tf.cast(labels, X.dtype), [X.shape[0], -1])
+def _keys(rows: LabelledRows) -> np.ndarray:
+    """Each row, with its label and weight, as one value that can be compared and sorted, [N]."""
+    parts = (rows.X, rows.labels, rows.known_weights)
+    columns = [tf.reshape(tf.cast(part, rows.X.dtype), [len(rows), -1]) for part in parts]
     # Adding zero turns -0.0 into 0.0, which is equal but has other bytes.
-    rows = np.ascontiguousarray(tf.concat([X, columns], 1).numpy() + 0.0)
-    return rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
+    values = np.ascontiguousarray(tf.concat(columns, 1).numpy() + 0.0)
+    return values.view(np.dtype((np.void, values.dtype.itemsize * values.shape[1])))[:, 0]
 
 
 def _positions(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -90,6 +237,6 @@ def _positions(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         row = int(np.min(wanted_order[~found]))
         raise ValueError(
             f"Row {row} of the rows to forget is not in the training data (or is listed more often "
-            "than it occurs there). Pass rows exactly as they were given, with their labels."
+            "than it occurs there). Pass rows exactly as they were given, with labels and weights."
         )
     return order[place]

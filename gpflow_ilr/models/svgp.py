@@ -9,7 +9,7 @@ multi-output kernels and inducing variables, ``q_diag``, ``whiten``, ``num_data`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -155,7 +155,8 @@ class ClassifierSVGP(SVGP):
     ) -> Callable[[], tf.Tensor]:
         """The training loss of some rows, or of the next batch of an iterator at each call.
 
-        :param data: X [N, D] and labels, or an iterator of such batches, which needs ``num_data``.
+        :param data: X [N, D], labels and, if wanted, weights [N], or an iterator of such batches, which
+            needs ``num_data``: the number of rows, whatever their weights.
         :param compile: compile the closure with ``tf.function``.
         :raises ValueError: for an iterator, if the model does not know the number of all rows.
         """
@@ -166,7 +167,8 @@ class ClassifierSVGP(SVGP):
     def training_loss(self, data: RegressionData) -> tf.Tensor:
         """Negative ELBO (less log priors) of a batch.
 
-        :param data: X [N, D] and labels: [N], [N, 1] class indices or [N, K] rows.
+        :param data: X [N, D], labels ([N], [N, 1] class indices or [N, K] rows) and, if wanted, weights
+            [N].
         :raises ValueError: if ``num_data`` is unknown, and the batch is not known to be all data.
         """
         self._check_all_data(data[0])
@@ -176,17 +178,25 @@ class ClassifierSVGP(SVGP):
     def elbo(self, data: RegressionData) -> tf.Tensor:
         """The evidence lower bound, scaled to ``num_data`` rows, [].
 
-        :param data: X [N, D] and labels: [N], [N, 1] class indices or [N, K] rows.
+        :param data: X [N, D], labels ([N], [N, 1] class indices or [N, K] rows) and, if wanted, weights
+            [N]: a row of weight w counts as w rows.
         :raises ValueError: if ``num_data`` is unknown, and the batch is not known to be all data.
         """
         self._check_all_data(data[0])
-        return super().elbo(as_batch(data, self.num_columns))
+        return self.maximum_log_likelihood_objective(as_batch(data, self.num_columns))
 
     @inherit_check_shapes
     @tf.autograph.experimental.do_not_convert
     def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
         """The bound that training maximises, []."""
-        return super().elbo(data)
+        X, Y, weights = data if len(data) == 3 else (*data, None)
+        if weights is None:
+            return super().elbo(data)
+        expectations = self.likelihood.variational_expectations(X, *self.predict_f(X), Y)
+        total = tf.reduce_sum(weights * expectations)
+        if self.num_data is not None:
+            total *= tf.cast(self.num_data, total.dtype) / tf.cast(tf.shape(X)[0], total.dtype)
+        return total - self.prior_kl()
 
     def _check_all_data(self, X: InputData) -> None:
         """Without ``num_data``, refuse rows that may be some of many: the first ones count as all."""
@@ -209,8 +219,15 @@ class ClassifierSVGP(SVGP):
         :param full_cov: must be False.
         :param full_output_cov: must be False.
         """
-        return super().predict_log_density(
-            as_batch(data, self.num_columns), full_cov, full_output_cov
+        X, Y = as_batch(data[:2], self.num_columns)
+        return super().predict_log_density((X, Y), full_cov, full_output_cov)
+
+    def update(self, *rows: Any, **options: Any) -> NoReturn:
+        """Refused: q(u) is trained on rows and classes, and does not follow from more of them."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be updated: its q(u) was trained on the rows and classes "
+            "that there were. Train it on (gpflow_ilr.training.fit), build it anew for other classes, "
+            "or use ILRSGPR or ILRNNGPR, which take in rows and classes without training."
         )
 
 

@@ -111,10 +111,7 @@ def _nll_at(
 ) -> np.ndarray:
     """Mean NLL of held-out labels at each λ."""
     code = model.code
-    rows = None
-    if data is not None:
-        X, _, labels = check_data(data, code.num_classes, model.num_columns)
-        rows = (X, labels)
+    rows = None if data is None else check_data(data, code.num_classes, model.num_columns)
     sharpness = [sharpness_of(value, code.num_classes) for value in smoothing]
     if not model.has_soft_labels:
         return MeanNLL(model.held_out(rows, trained_on, max_rows), code.link).at(sharpness)

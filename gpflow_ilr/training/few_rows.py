@@ -20,6 +20,7 @@ from gpflow_ilr.calibration.criterion import label_nll as label_nll_of
 from gpflow_ilr.calibration.search import SMOOTHING_BOUNDS, choose_sharpness
 from gpflow_ilr.codes import sharpness_of
 from gpflow_ilr.expectations import expected_softmax
+from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.inputs.scaling import SCALINGS
 from gpflow_ilr.models import ILRGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
@@ -124,10 +125,10 @@ class _Search:
         marginals, order = [], []
         for model, (held_out, _, X_held_out) in zip(models, folds, strict=False):
             labels = tf.constant(self.y[held_out], tf.int32)
-            marginals.append(model.held_out((X_held_out, labels)))
+            marginals.append(model.held_out(LabelledRows(tf.constant(X_held_out), labels)))
             order.append(np.flatnonzero(held_out))
         together = Marginals(
-            *(tf.concat(values, axis=0) for values in zip(*marginals, strict=True))
+            *(tf.concat(values, axis=0) for values in zip(*(m[:3] for m in marginals), strict=True))
         )
         code = models[0].code
         sharpness = cautious_sharpness(together, code.link)

@@ -63,9 +63,9 @@ def fit(
     up to five times.
 
     :param model: any model of GPflow or of this package.
-    :param data: rows (X, y), or a ``tf.data.Dataset`` of batches of them, which is repeated, for a
-        model that has no rows of its own. For a nearest-neighbour model, rows that are predicted from
-        all others; None for its own.
+    :param data: rows (X, y), or (X, y, weights), or a ``tf.data.Dataset`` of batches of them, which is
+        repeated, for a model that has no rows of its own. For a nearest-neighbour model, rows that are
+        predicted from all others; None for its own.
     :param method: ``"l-bfgs"``, ``"adam"``, ``"natural"``, or ``"auto"``, as above.
     :param variables: what to train; the model's trainable variables if None. By natural gradients,
         what Adam trains beside q(u).
@@ -73,7 +73,7 @@ def fit(
     :param batch_size: draw so many rows at each step; None for all.
     :param learning_rate: of Adam.
     :param natural_step: length of the natural-gradient steps, between 0 and 1.
-    :param validation: held-out rows (X, y).
+    :param validation: held-out rows (X, y), or (X, y, weights).
     :param check_every: steps between looks.
     :param patience: stop after so many looks without a smaller NLL of the validation rows.
     :param max_seconds: stop at the first step after so many; None for no limit.

@@ -24,18 +24,20 @@ class HeldOut:
     for training: predictions with values would build it anew.
 
     :param model: the model.
-    :param rows: X [N, D] and labels.
+    :param rows: X [N, D], labels and, if rows do not count alike, weights [N].
     :param compile: compile predictions with ``tf.function``.
     :raises ValueError: if there are no rows.
     """
 
     def __init__(self, model: GPModel, rows: RegressionData, compile: bool = True) -> None:  # noqa: A002
-        if not isinstance(rows, (tuple, list)) or len(rows) != 2:
+        if not isinstance(rows, (tuple, list)) or len(rows) not in (2, 3):
             raise ValueError(
-                f"validation must be rows (X, y), but is of type {type(rows).__name__}. Pass arrays; "
-                "of a dataset, take some batches."
+                "validation must be rows (X, y), or (X, y, weights), but is of type "
+                f"{type(rows).__name__}. Pass arrays; of a dataset, take some batches."
             )
-        self.rows = as_batch(rows, getattr(model, "num_columns", None))
+        checked = as_batch(rows, getattr(model, "num_columns", None))
+        self.rows = checked[:2]
+        self.weights = checked[2].numpy() if len(checked) == 3 else None
         if not len(self.rows[0]):
             raise ValueError(
                 "validation must be rows (X, y), but has none: pass some, or leave it out."
@@ -51,7 +53,7 @@ class HeldOut:
 
     def nll(self) -> float:
         """Mean NLL of the labels, in nats per row."""
-        return -float(np.mean(self._in_chunks(self._log_density)))
+        return -float(np.average(self._in_chunks(self._log_density), weights=self.weights))
 
     def probabilities(self) -> np.ndarray:
         """Predicted class probabilities, [N, K]."""

@@ -41,7 +41,7 @@ def training_loss(
     """The training loss of a model, from whichever rows there are.
 
     :param model: the model.
-    :param data: rows (X, y), a dataset of batches, or None for the model's own rows.
+    :param data: rows (X, y[, weights]), a dataset of batches, or None for the model's own rows.
     :param batch_size: rows of a minibatch; None for all.
     :param seed: of the draws.
     :param compile: compile a loss around which a step is not compiled.
@@ -56,11 +56,11 @@ def training_loss(
     if (
         data is not None
         and not is_dataset
-        and not (isinstance(data, (tuple, list)) and len(data) == 2)
+        and not (isinstance(data, (tuple, list)) and len(data) in (2, 3))
     ):
         raise ValueError(
-            f"data must be rows (X, y) or a tf.data.Dataset of batches, but is of type "
-            f"{type(data).__name__}. Of an iterator, pass the dataset."
+            "data must be rows (X, y), or (X, y, weights), or a tf.data.Dataset of batches, but is of "
+            f"type {type(data).__name__}. Of an iterator, pass the dataset."
         )
     if data is not None and has_rows and not has_neighbours:
         raise ValueError(f"{name} has its rows already: leave out data.")
@@ -81,7 +81,7 @@ def training_loss(
         )
     if has_neighbours:
         is_batched = is_dataset or batch_size is not None
-        rows = (model.data[0], model.labels) if data is None else data
+        rows = model.labelled_rows.tensors if data is None else data
         source = _batches(rows, batch_size, seed) if is_batched else data
         return Loss(model.training_loss_closure(source, compile=compile), is_batched, False)
     if data is None:
@@ -113,7 +113,7 @@ def minibatch_loss(
     """The training loss of rows that are drawn anew at each call, or of all where they are few.
 
     :param model: the model.
-    :param rows: X [N, D] and labels with a last axis.
+    :param rows: X [N, D], labels with a last axis and, if there are some, weights [N].
     :param batch_size: how many are drawn.
     :param seed: of the draws.
     """
@@ -148,8 +148,11 @@ def _batches(rows: Any, batch_size: int | None, seed: int) -> Iterator[Regressio
 def _repeated(dataset: tf.data.Dataset) -> Iterator[RegressionData]:
     """The batches of a dataset, from the first again after the last."""
     spec = dataset.element_spec
-    if not isinstance(spec, (tuple, list)) or len(spec) != 2:
-        raise ValueError(f"data must be a dataset of pairs (X, y), but its elements are {spec}.")
+    if not isinstance(spec, (tuple, list)) or len(spec) not in (2, 3):
+        raise ValueError(
+            "data must be a dataset of pairs (X, y), or of (X, y, weights), but its elements are "
+            f"{spec}."
+        )
     if spec[0].shape.rank not in (None, 2):
         raise ValueError(
             f"data must be a dataset of batches, X of shape [n, D], but its X has shape "

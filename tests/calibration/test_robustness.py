@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from gpflow_ilr.calibration.criterion import MeanNLL
+from gpflow_ilr.inputs import check_data
 from tests.models.oracles import SMOOTHING, K, X, blobs, build
 
 ILR = ["ILRGPR", "ILRSGPR"]
@@ -23,7 +23,7 @@ def test_calibrate_with_soft_labels_does_not_depend_on_its_start(name, data):
     for result in results[1:]:
         np.testing.assert_allclose(result.smoothing, results[0].smoothing, rtol=1e-6)
         assert result.nll_after <= result.nll_before
-    rows = None if data is None else (tf.constant(data[0]), tf.constant(data[1]))
+    rows = None if data is None else check_data(data, K)
     for other in (0.3, 0.8, 0.95, 0.99, 0.9999):
         model.smoothing = other
         reached = MeanNLL(model.held_out(rows), model.code.link)(model.code.scale)
@@ -48,7 +48,7 @@ def test_validation_rows_are_checked_before_anything_changes(name):
     model = build(name)
     rows, labels = VALIDATION[0].copy(), VALIDATION[1]
     for data, message in [
-        ((rows, labels, labels), "pair"),
+        ((rows, labels, labels[:2]), "sample_weight must have one weight for each"),
         ((rows[:, 0], labels), "shape"),
         ((rows[:, :1], labels), "X has 1 columns, but the training data have 2"),
         ((np.where(rows == rows[3, 1], np.nan, rows), labels), "row 3"),

@@ -8,13 +8,17 @@ import tensorflow as tf
 
 from gpflow_ilr.collapsed.absorbed import Absorbed, Mark, RowSample
 from gpflow_ilr.collapsed.statistics import GroupStatistics
+from gpflow_ilr.inputs import LabelledRows
 
-EMPTY = RowSample(np.zeros([0, 1]), np.zeros(0, np.int32), np.zeros(0))
 MARK = Mark("batch_size=8", "digest", [np.array(1e-6), np.arange(3.0)])
 
 
-def rows(start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-    return np.arange(start, stop, dtype=float)[:, None], np.arange(start, stop, dtype=np.int32)
+def rows(start: int, stop: int) -> LabelledRows:
+    numbers = tf.range(start, stop)
+    return LabelledRows(tf.cast(numbers, tf.float64)[:, None], numbers)
+
+
+EMPTY = RowSample.empty(rows(0, 1))
 
 
 def sums(value: float) -> list[GroupStatistics]:
@@ -22,9 +26,9 @@ def sums(value: float) -> list[GroupStatistics]:
 
 
 def test_a_sample_has_all_rows_until_it_is_full_and_keeps_their_order():
-    sample = EMPTY.with_batch(*rows(0, 5), 0, size=8)
+    sample = EMPTY.with_batch(rows(0, 5), 0, size=8)
     np.testing.assert_array_equal(sample.labels, np.arange(5))
-    sample = sample.with_batch(*rows(5, 30), 1, size=8)
+    sample = sample.with_batch(rows(5, 30), 1, size=8)
     assert len(sample.labels) == 8
     assert list(sample.labels) == sorted(sample.labels)
     np.testing.assert_array_equal(sample.X[:, 0], sample.labels)
@@ -38,10 +42,10 @@ def test_every_row_is_as_likely_to_be_in_the_sample(as_own_rows):
         sample = EMPTY
         if as_own_rows:  # a sample of 60 in 300 rows
             kept = np.sort(np.random.default_rng(run).choice(300, 60, replace=False))
-            sample = RowSample.of(rows(0, 300)[0][kept], kept.astype(np.int32), 300 + run)
+            sample = RowSample.of(rows(0, 300).take(kept), 300 + run)
         first = 300 if as_own_rows else 0
         for i, start in enumerate(range(first, 1000, 100)):
-            sample = sample.with_batch(*rows(start, start + 100), 1000 * run + i, size=200)
+            sample = sample.with_batch(rows(start, start + 100), 1000 * run + i, size=200)
         counts += np.bincount(sample.labels // 100, minlength=10)
     # Binomial: 50 · 20 of 50 · 100 rows of each hundred, with a standard deviation of 28.
     if as_own_rows:  # of which only 60 were there
@@ -53,7 +57,7 @@ def test_every_row_is_as_likely_to_be_in_the_sample(as_own_rows):
 def test_sums_add_up_and_come_back_from_a_file(tmp_path):
     state = Absorbed([], EMPTY)
     for i in range(3):
-        state = state.with_batch(sums(i + 1.0), *rows(5 * i, 5 * i + 5), sample_size=8)
+        state = state.with_batch(sums(i + 1.0), rows(5 * i, 5 * i + 5), sample_size=8)
     assert (state.num_batches, state.num_rows) == (3, 15)
     np.testing.assert_array_equal(state.statistics[0].second, np.full((1, 2), 6.0))
     state.save(tmp_path / "state", MARK)
@@ -71,7 +75,7 @@ def test_sums_add_up_and_come_back_from_a_file(tmp_path):
 def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
     link, file = tmp_path / "link", tmp_path / "file"
     link.symlink_to(file)
-    state = Absorbed([], EMPTY).with_batch(sums(1.0), *rows(0, 3), sample_size=8)
+    state = Absorbed([], EMPTY).with_batch(sums(1.0), rows(0, 3), sample_size=8)
     state.save(link, MARK)
     assert link.is_symlink()
 
@@ -80,7 +84,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(np, "savez", crash)
     with pytest.raises(KeyboardInterrupt):
-        state.with_batch(sums(1.0), *rows(3, 6), sample_size=8).save(link, MARK)
+        state.with_batch(sums(1.0), rows(3, 6), sample_size=8).save(link, MARK)
     assert Absorbed.load(file)[0].num_rows == 3
 
 

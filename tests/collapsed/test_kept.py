@@ -10,6 +10,7 @@ import tensorflow as tf
 import gpflow_ilr as gi
 from gpflow_ilr.collapsed.kept import Elsewhere, KeptStatistics
 from gpflow_ilr.collapsed.statistics import RowGroups, Rows
+from gpflow_ilr.inputs import LabelledRows
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(150, 2))
@@ -108,7 +109,7 @@ def test_copies_keep_their_sums() -> None:
 
 
 def test_rounding_of_another_processor_is_no_change_but_more_is() -> None:
-    rows = Rows(tf.zeros([1, 1]), tf.zeros([1], tf.int32), RowGroups(None, 1, 1))
+    rows = Rows(LabelledRows(tf.zeros([1, 1]), tf.zeros([1], tf.int32)), RowGroups(None, 1, 1))
     probes = [np.array([1.0, 3.0]), np.array([])]
     own, shared = (
         KeptStatistics([], rows, probes, where) for where in (Elsewhere.NOWHERE, Elsewhere.SHARED)

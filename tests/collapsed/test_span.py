@@ -8,6 +8,7 @@ import tensorflow as tf
 from gpflow_ilr.codes import DirichletCode, ILRCode
 from gpflow_ilr.collapsed.span import CollapsedSpan
 from gpflow_ilr.collapsed.statistics import RowGroups, Rows
+from gpflow_ilr.inputs import LabelledRows
 from gpflow_ilr.inputs.kernels import OutputSpan
 
 RNG = np.random.default_rng(0)
@@ -38,15 +39,15 @@ def test_features_times_table_are_the_targets_less_the_mean(code, mean, stop) ->
     targets = CODES[code].targets.numpy()[Y.numpy(), 0 : span.span.stop]
     offset = MEANS[mean](X).numpy()
     np.testing.assert_allclose(found, targets - offset, atol=1e-14)
-    terms = span.row_terms(span.whitening(), X, Y)
+    terms = span.row_terms(span.whitening(), LabelledRows(X, Y))
     np.testing.assert_allclose(terms.targets, targets - offset, atol=1e-14)
 
 
 def test_sums_are_over_whitened_rows() -> None:
     span = span_of("ilr", "zero")
     L_inv = span.whitening()
-    sums = span.sums(L_inv, Rows(X, Y, RowGroups(None, 8, 1)))
-    terms = span.row_terms(L_inv, X, Y)
+    sums = span.sums(L_inv, Rows(LabelledRows(X, Y), RowGroups(None, 8, 1)))
+    terms = span.row_terms(L_inv, LabelledRows(X, Y))
     np.testing.assert_allclose(sums.second[0], terms.A @ tf.transpose(terms.A), rtol=1e-12)
     np.testing.assert_allclose(
         L_inv @ span.covariance() @ tf.transpose(L_inv), np.eye(3), atol=1e-5

@@ -21,6 +21,7 @@ from gpflow_ilr.collapsed.statistics import (
     default_chunk,
     group_statistics,
 )
+from gpflow_ilr.inputs import LabelledRows
 from gpflow_ilr.linalg.evidence import relative_inverse_cholesky
 
 EPS = np.finfo(np.float64).eps
@@ -55,7 +56,7 @@ class Problem(NamedTuple):
             self.kernel,
             self.inducing,
             L_inv,
-            Rows(self.X, self.labels, groups),
+            Rows(LabelledRows(self.X, self.labels), groups),
             self.features,
             chunk,
             known,
@@ -194,7 +195,7 @@ def test_the_whitening_may_be_all_there_is_to_differentiate(graph: bool) -> None
     gpflow.set_trainable(p.inducing, False)
     p = p._replace(slope=tf.constant(p.slope))
     L_inv = relative_inverse_cholesky(p.K_uu(), "K_uu")
-    rows = Rows(p.X, p.labels, RowGroups(None, N, 1))
+    rows = Rows(LabelledRows(p.X, p.labels), RowGroups(None, N, 1))
 
     def value(L_inv: tf.Tensor) -> tf.Tensor:
         return weigh(group_statistics(p.kernel, p.inducing, L_inv, rows, p.features, 7))
@@ -270,7 +271,8 @@ def test_groups_visit_every_row_of_their_class_once() -> None:
     labels = np.array([3, 0, 1, 0, 3, 3])
     groups = RowGroups(labels, 6, 5)
     np.testing.assert_array_equal(groups.offsets, [0, 2, 3, 3, 6, 6])
-    taken = [groups.take(tf.range(6), groups.offsets[g], groups.offsets[g + 1]) for g in range(5)]
+    rows = Rows(LabelledRows(tf.zeros([6, 1]), tf.range(6)), groups)
+    taken = [rows.part(*groups.offsets[g : g + 2]).labels for g in range(5)]
     assert [list(t.numpy()) for t in taken] == [[1, 3], [2], [], [0, 4, 5], []]
 
 

@@ -14,9 +14,11 @@ from gpflow_ilr.inputs.rows import as_column, check_data
 X = np.array([[0, 1], [1, 0], [1, 1]])
 
 
-@pytest.mark.parametrize("data", [X, (X,), (X, [0, 1], [0, 1]), None, {"X": X, "y": [0, 1]}])
+@pytest.mark.parametrize("data", [X, (X,), (X, [0, 1], None, [0, 1]), None, {"X": X, "y": [0, 1]}])
 def test_data_must_be_a_pair(data: Any) -> None:
-    with pytest.raises(ValueError, match=r"data must be a pair \(X, y\), but is a"):
+    with pytest.raises(
+        ValueError, match=r"data must be a pair \(X, y\), or \(X, y, sample_weight\), but"
+    ):
         check_data(data, 2)
 
 
@@ -45,7 +47,9 @@ LABELS = [0, 1, 1]
     ],
 )
 def test_class_indices_keep_their_dtype_where_tensorflow_has_it(y: Any, dtype: tf.DType) -> None:
-    inputs, column, labels = check_data((pd.DataFrame(X), y), 2)
+    rows = check_data((pd.DataFrame(X), y), 2)
+    inputs, labels = rows.X, rows.labels
+    column = as_column(labels, getattr(y, "dtype", labels.dtype))
     assert (inputs.dtype, column.dtype, labels.dtype) == (tf.float64, dtype, tf.int32)
     np.testing.assert_array_equal(column[:, 0], LABELS)
     np.testing.assert_array_equal(labels, LABELS)
@@ -53,7 +57,6 @@ def test_class_indices_keep_their_dtype_where_tensorflow_has_it(y: Any, dtype: t
 
 def test_soft_rows_stay_soft_rows() -> None:
     soft = np.array([[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]])
-    _, column, labels = check_data((X, soft), 2)
-    assert column is labels
+    labels = check_data((X, soft), 2).labels
     np.testing.assert_array_equal(labels, soft)
     assert as_column(labels, tf.int32) is labels

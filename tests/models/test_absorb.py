@@ -117,7 +117,7 @@ def test_calibration_is_that_of_all_rows_with_the_sample_left_out_in_turn():
     sharpness, _ = choose_sharpness(MeanNLL(held_out, whole.code.link))
     np.testing.assert_allclose(model.code.sharpness, sharpness, rtol=1e-9)
     at_noise = (m.loo_at_noise(r)([0.1])[0] for m, r in ((model, np.arange(40)), (whole, rows)))
-    for ours, theirs in zip(*at_noise, strict=True):
+    for ours, theirs in zip(*(marginals[:3] for marginals in at_noise), strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-9)
 
 

@@ -285,7 +285,7 @@ ANY, ILR, GPD, SPARSE = (
     ("names", "options", "error", "sentence"),
     [
         (ANY, {"data": X}, ValueError, r"data must be a pair \(X, y\)"),
-        (ANY, {"data": (X, Y, Y)}, ValueError, r"data must be a pair \(X, y\)"),
+        (ANY, {"data": (X, Y, None, Y)}, ValueError, r"data must be a pair \(X, y\)"),
         (ANY, {"data": (X[:, 0], Y)}, ValueError, r"X must have shape \[N, D\].*X\[:, None\]"),
         (ANY, {"data": (NAN, Y)}, ValueError, "X must be finite, but row 3"),
         (ANY, {"data": (X.astype(str), Y)}, TypeError, "X must hold real numbers.*string"),

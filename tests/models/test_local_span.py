@@ -12,6 +12,7 @@ from gpflow.kernels import Matern32
 from gpflow.mean_functions import MeanFunction, Zero
 
 from gpflow_ilr.codes import DirichletCode, ILRCode, LabelCode
+from gpflow_ilr.inputs import LabelledRows
 from gpflow_ilr.inputs.kernels import OutputSpan
 from gpflow_ilr.linalg.local_regression import LocalPrediction
 from gpflow_ilr.models.local_span import LocalSpan
@@ -51,7 +52,9 @@ def ask(code: LabelCode, labels: Any, start: int, stop: int, mean: MeanFunction)
         ]
 
     span = LocalSpan(OutputSpan(Matern32(0.7), start, stop), code, mean)
-    results = span.predict(tf.constant(XNEW), tf.constant(X), tf.constant(labels), weigh)
+    results = span.predict(
+        tf.constant(XNEW), LabelledRows(tf.constant(X), tf.constant(labels)), weigh
+    )
     return handed, seen[0], results
 
 

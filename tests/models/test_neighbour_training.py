@@ -11,6 +11,7 @@ import tensorflow as tf
 from gpflow import kernels
 
 from gpflow_ilr.calibration.criterion import Marginals, label_nll
+from gpflow_ilr.inputs import LabelledRows
 from gpflow_ilr.models.neighbours import STALE_METRIC
 from tests.models.oracles import (
     XNEW,
@@ -86,7 +87,7 @@ def test_unseen_rows_are_predicted_as_they_are(labels) -> None:
     model = build("ILRNNGPR", data=(X, labels), num_neighbours=M)
     y = np.array([0, 2, 1, 0, 2])
     mean, _ = model.predict_marginals(XNEW)
-    held_out = model.held_out((tf.constant(XNEW), tf.constant(y, tf.int32)))
+    held_out = model.held_out(LabelledRows(tf.constant(XNEW), tf.constant(y, tf.int32)))
     np.testing.assert_allclose(held_out.mean, mean / model.code.scale, rtol=1e-12)
     expected = -float(model.label_log_density(held_out)) * N / len(XNEW)
     for given in (y, np.eye(K)[y]):
@@ -96,7 +97,7 @@ def test_unseen_rows_are_predicted_as_they_are(labels) -> None:
 
 def test_a_row_with_the_inputs_of_another_but_not_its_label_is_unseen(model) -> None:
     other = (Y[:3] + 1) % K
-    held_out = model.held_out((tf.constant(X[:3]), tf.constant(other, tf.int32)))
+    held_out = model.held_out(LabelledRows(tf.constant(X[:3]), tf.constant(other, tf.int32)))
     expected = -float(model.label_log_density(held_out)) * N / 3
     loss = model.training_loss_closure((X[:3], other), compile=False)()
     np.testing.assert_allclose(loss, expected, rtol=1e-10)
@@ -109,7 +110,8 @@ def test_certain_and_soft_batches_may_be_given_to_either_model() -> None:
     others = soft.training_loss_closure((X[4:], SOFT[4:]), compile=False)() * (N - 4) / N
     np.testing.assert_allclose(certain + others, whole, rtol=1e-10)
     hard = build("ILRNNGPR", num_neighbours=M)
-    held_out = hard.held_out((tf.constant(X[4:]), tf.constant(SOFT[4:])))  # none is a training row
+    none_is_a_training_row = LabelledRows(tf.constant(X[4:]), tf.constant(SOFT[4:]))
+    held_out = hard.held_out(none_is_a_training_row)
     expected = -float(hard.label_log_density(held_out)) * N / (N - 4)
     loss = hard.training_loss_closure((X[4:], SOFT[4:]), compile=False)()
     np.testing.assert_allclose(loss, expected, rtol=1e-10)
@@ -170,16 +172,16 @@ def test_neighbours_are_sought_again_once_the_metric_has_changed(compile_, monke
     model = build("ILRNNGPR", k=kernels.Matern32(0.6, [1.0, 1.0]), num_neighbours=M)
     closure = model.training_loss_closure(compile=compile_)
     closure()
-    fixed = model._others((model.data[0], model.labels), M, STALE_METRIC)
+    fixed = model._others(model.labelled_rows, M, STALE_METRIC)
     model.kernel.lengthscales.assign([1.0, 1.0 + 0.9 * STALE_METRIC])
     assert not model.has_stale_neighbours()
-    a_little = -float(model._log_density(model.data[0], model.labels, *fixed))
+    a_little = -float(model._log_density(model.labelled_rows, fixed))
     np.testing.assert_allclose(closure(), a_little, rtol=1e-12)
     model.kernel.lengthscales.assign([30.0, 31.0])  # a common factor changes nothing
     assert not model.has_stale_neighbours()
     model.kernel.lengthscales.assign([0.1, 9.0])
     assert model.has_stale_neighbours()
-    kept = -float(model._log_density(model.data[0], model.labels, *fixed))
+    kept = -float(model._log_density(model.labelled_rows, fixed))
     fresh = build("ILRNNGPR", k=kernels.Matern32(0.6, [0.1, 9.0]), num_neighbours=M)
     expected = float(fresh.training_loss())
     assert abs(kept - expected) > 0.01  # other neighbours are another loss
@@ -191,9 +193,9 @@ def test_inside_a_users_function_all_rows_keep_their_neighbours() -> None:
     model = build("ILRNNGPR", k=kernels.Matern32(0.6, [1.0, 1.0]), num_neighbours=M)
     compiled = tf.function(model.training_loss_closure(compile=False), autograph=False)
     np.testing.assert_allclose(compiled(), model.training_loss(), rtol=1e-12)
-    fixed = model._others((model.data[0], model.labels), M)
+    fixed = model._others(model.labelled_rows, M)
     model.kernel.lengthscales.assign([0.1, 9.0])
-    kept = -float(model._log_density(model.data[0], model.labels, *fixed))
+    kept = -float(model._log_density(model.labelled_rows, fixed))
     np.testing.assert_allclose(compiled(), kept, rtol=1e-12)
     assert model.has_stale_neighbours()  # which tells the user to compile again
 

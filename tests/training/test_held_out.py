@@ -44,7 +44,7 @@ def test_looks_do_not_hide_that_neighbours_are_stale() -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (X, r"validation must be rows \(X, y\), but is of type ndarray"),
+        (X, r"validation must be rows \(X, y\), or \(X, y, weights\), but is of type ndarray"),
         ((X[:0], Y[:0]), "validation .* has none"),
         ((X, Y[:3]), "Pass as many labels as rows"),
     ],
