@@ -57,10 +57,11 @@ def fit_auto(
     """Choose scaling, kernel and model by held-out labels, and fit them.
 
     Up to 1,500 rows everything is judged by folds, above by rows that the kernel has not seen. Tried
-    are columns that are standardised or mapped to normal quantiles; several families of kernels, with
-    one lengthscale or one for each column; exact models or nearest neighbours; inducing inputs with
-    natural gradients of the exact likelihood. Those that help are mixed. ``report`` of what is returned
-    says what was tried, what it promised, and what it took.
+    are columns that are standardised, mapped to normal quantiles or, where they share a unit, divided
+    by one scale; several families of kernels, with one lengthscale or one for each column; exact models
+    or nearest neighbours; inducing inputs with natural gradients of the exact likelihood. Those that
+    help are mixed. ``report`` of what is returned says what was tried, what it promised, and what it
+    took.
 
     :param X: [N, D], raw: no need to scale them.
     :param y: class indices, [N] or [N, 1], or one-hot rows [N, K].

@@ -20,7 +20,7 @@ from gpflow_ilr.calibration.criterion import label_nll as label_nll_of
 from gpflow_ilr.calibration.search import SMOOTHING_BOUNDS, choose_sharpness
 from gpflow_ilr.codes import sharpness_of
 from gpflow_ilr.expectations import expected_softmax
-from gpflow_ilr.inputs.scaling import SCALINGS
+from gpflow_ilr.inputs.scaling import SCALINGS, suitable_scalings
 from gpflow_ilr.models import ILRGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier, label_nll
@@ -73,6 +73,7 @@ def choose_for_few_rows(
     tried = ranked_settings(
         search.exact,
         X.shape[1],
+        suitable_scalings(X),
         [*FAMILIES, *LINEAR_FAMILIES],
         lambda: budget.elapsed > SCREENING * budget.max_seconds,
     )
@@ -102,6 +103,8 @@ class _Search:
         self.X, self.y, self.num_classes, self.folds = X, y, num_classes, folds
         self.candidates = Candidates(y, report)
         self.models: dict[Setting, list[ILRGPR]] = {}
+        """Of each setting, the exact model without each fold."""
+        self._whole: dict[Setting, ILRGPR] = {}
 
     def parts(self, setting: Setting) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """For each fold, which rows are in it, and the others and these, as the others scale them.
@@ -117,12 +120,12 @@ class _Search:
 
     def exact(self, setting: Setting) -> np.ndarray:
         """The exact model, by folds; the NLL of each label."""
-        *folds, _ = parts = self.parts(setting)
+        *folds, _ = self.parts(setting)
         models = setting.fitted_to_each(
-            [(X, self.y[~held_out]) for held_out, X, _ in parts], self.num_classes
+            [(X, self.y[~held_out]) for held_out, X, _ in folds], self.num_classes
         )
         marginals, order = [], []
-        for model, (held_out, _, X_held_out) in zip(models, folds, strict=False):
+        for model, (held_out, _, X_held_out) in zip(models, folds, strict=True):
             labels = tf.constant(self.y[held_out], tf.int32)
             marginals.append(model.held_out((X_held_out, labels)))
             order.append(np.flatnonzero(held_out))
@@ -141,8 +144,16 @@ class _Search:
         for model in models:
             model.code.sharpness.assign(sharpness)
         self.models[setting] = models
-        build = lambda: self._scaled(setting, models[-1])  # noqa: E731
+        build = lambda: self._scaled(setting, self.whole(setting))  # noqa: E731
         return self.candidates.add("exact", setting, p, "", build)
+
+    def whole(self, setting: Setting) -> ILRGPR:
+        """The exact model of all rows, fitted when it is asked for: most settings are not chosen."""
+        if setting not in self._whole:
+            *_, (_, X, _) = self.parts(setting)
+            self._whole[setting] = setting.fitted(X, self.y, self.num_classes)
+            self._whole[setting].code.sharpness.assign(self.models[setting][0].code.sharpness)
+        return self._whole[setting]
 
     def _scaled(self, setting: Setting, model: Any) -> ScaledClassifier:
         return ScaledClassifier(SCALINGS[setting.scaling](self.X), model)
@@ -160,10 +171,11 @@ class _Search:
         )
 
         def restart(i: int) -> None:
-            """Go back to the exact posterior without fold i."""
+            """Go back to the exact posterior without fold i, or of all rows after the last."""
             for variable, values in zip(rows, self._rows(parts[i]), strict=True):
                 variable.assign(values)
-            start = uncollapsed(self.models[setting][i], most, seed)
+            exact = self.models[setting][i] if i < len(folds) else self.whole(setting)
+            start = uncollapsed(exact, most, seed)
             gpflow.utilities.multiple_assign(model, gpflow.utilities.read_values(start))
             steps.restart()
 
@@ -179,9 +191,9 @@ class _Search:
         best = int(np.argmin([np.mean(label_nll(each, self.y)) for each in p]))
 
         def build() -> ScaledClassifier:
-            restart(-1)
+            restart(len(folds))
             done = steps.take(counts[best])
-            return self._scaled(setting, model if done else self.models[setting][-1])
+            return self._scaled(setting, model if done else self.whole(setting))
 
         remark = f"{counts[best]} natural-gradient steps"
         self.candidates.add("polished", setting, p[best], remark, build)

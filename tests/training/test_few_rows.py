@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_wine, make_classification
 import gpflow_ilr as gi
 from gpflow_ilr.calibration.criterion import MeanNLL, label_nll
 from gpflow_ilr.calibration.search import choose_sharpness
-from gpflow_ilr.inputs.scaling import SCALINGS
+from gpflow_ilr.inputs.scaling import SCALINGS, suitable_scalings
 from gpflow_ilr.training import few_rows as module
 from gpflow_ilr.training.few_rows import (
     _Search,
@@ -64,6 +64,24 @@ def test_a_fold_is_predicted_by_a_model_that_has_not_seen_it() -> None:
     whole = search.candidates.best()
     assert whole.model.code.sharpness.numpy() == sharpness
     assert whole.model.num_data == 40
+
+
+def test_models_of_all_rows_are_fitted_for_what_is_chosen_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fitted = []
+    original = Setting.fitted
+    monkeypatch.setattr(
+        Setting, "fitted", lambda self, *rows: fitted.append(self) or original(self, *rows)
+    )
+    X, y = rows(40)
+    search = _Search(X, y, 3, stratified_folds(y, 2, 0), Report())
+    for scaling in ("standardised", "normal quantiles"):
+        search.exact(Setting(scaling, "SquaredExponential", ard=False))
+    assert not fitted
+    search.whole(SETTING)
+    assert search.whole(SETTING) is search.whole(SETTING)
+    assert fitted == [SETTING]
 
 
 @pytest.mark.parametrize("num_rows", [30, 3000])
@@ -155,5 +173,7 @@ def test_lengthscales_for_each_column_only_where_rows_pay_for_them(name: str, ar
     X, y = loaders[name]()
     report = Report()
     search = _Search(X, y, int(y.max()) + 1, stratified_folds(y, 3, 0), report)
-    chosen, *_ = ranked_settings(search.exact, X.shape[1], ["Matern52"], lambda: False)
+    chosen, *_ = ranked_settings(
+        search.exact, X.shape[1], suitable_scalings(X), ["Matern52"], lambda: False
+    )
     assert chosen.ard == ard
