@@ -58,7 +58,9 @@ def compare(
             print(
                 json.dumps({"data": name, "seed": seed, "model": contestant} | result), flush=True
             )
-    print(f"\n{name}, {len(load(*arguments, seeds[0])[0])} training rows: mean of {len(seeds)} seeds")
+    print(
+        f"\n{name}, {len(load(*arguments, seeds[0])[0])} training rows: mean of {len(seeds)} seeds"
+    )
     print(f"{'':<22} {'accuracy':>9} {'NLL':>7} {'ECE':>7} {'seconds':>8}")
     means = {}
     for contestant, results in runs.items():

@@ -1,8 +1,8 @@
 """Columns brought to one scale, in a way that a few wild values cannot spoil.
 
 Kernels measure distances, so what a column's numbers look like matters as much as the model. Three
-ways, none of which is always better: :class:`Standardised` keeps the shape of a column and only cuts off
-its tails; :class:`NormalQuantiles` makes every column Gaussian, which suits long tails;
+ways, none of which is always better: :class:`Standardised` keeps the shape of a column and only cuts
+off its tails; :class:`NormalQuantiles` makes every column Gaussian, which suits long tails;
 :class:`OneScale` keeps the proportions of columns that share a unit, such as pixels, where one that
 hardly varies is not to count as much as any other. They are fitted to training rows and applied, by
 TensorFlow ops, to any others.
