@@ -36,6 +36,8 @@ MANY_FOLDS = 500
 """Below so many rows there are five folds, else three."""
 NUM_INDUCING = 128
 MAX_STEPS, CHECK_EVERY = 120, 10
+FURTHER = 4
+"""Looks that a fold goes on after twice the best of those before."""
 LONG_STEPS = {"natural_step": 0.5, "learning_rate": 0.2}
 """All rows are one batch, which needs no small steps."""
 _SHARPNESSES = 25
@@ -179,16 +181,26 @@ class _Search:
             gpflow.utilities.multiple_assign(model, gpflow.utilities.read_values(start))
             steps.restart()
 
+        seen = np.zeros(len(self.y), bool)
+        most_steps, best = len(counts), 0
         for i, (held_out, _, X_held_out) in enumerate(folds):
             start = budget.elapsed
             restart(i)
-            for k in range(len(counts)):
+            for k in range(most_steps):
                 if not steps.take(CHECK_EVERY):
                     return
                 p[k, held_out] = model.predict_y(X_held_out)[0].numpy()
+            seen |= held_out
+            nll = np.stack([label_nll(each[seen], self.y[seen]) for each in p[:most_steps]])
+            best = int(np.argmin(np.mean(nll, axis=1)))
+            # Later folds need not go where those before have long been past their best.
+            most_steps = min(most_steps, 2 * (best + 1) + FURTHER)
+            if self.candidates.is_hopeless(nll[best], seen):
+                given_up = f"given up after {i + 1} of {len(folds)} folds"
+                self.candidates.note("polished", setting, nll[best], given_up)
+                return
             if (budget.elapsed - start) * (len(parts) - i) > budget.remaining:
                 return
-        best = int(np.argmin([np.mean(label_nll(each, self.y)) for each in p]))
 
         def build() -> ScaledClassifier:
             restart(len(folds))

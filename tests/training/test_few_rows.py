@@ -134,6 +134,41 @@ def test_natural_gradients_win_where_the_start_is_poor_and_keep_their_promise(
     assert nll < report.chosen.nll + 0.1
 
 
+@pytest.mark.parametrize("hopeless", [False, True])
+def test_later_folds_go_no_further_than_is_of_use(
+    hopeless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    class NoSteps:
+        """They change nothing, so that the first look is as good as any."""
+
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def restart(self) -> None:
+            looks.append(0)
+
+        def take(self, num_steps: int) -> bool:
+            assert num_steps == module.CHECK_EVERY
+            looks[-1] += 1
+            return True
+
+    X, y = rows(60)
+    report = Report()
+    search = _Search(X, y, 3, stratified_folds(y, 3, 0), report)
+    search.exact(SETTING)
+    monkeypatch.setattr(module, "NaturalSteps", NoSteps)
+    monkeypatch.setattr(search.candidates, "is_hopeless", lambda *_: hopeless)
+    search.polished(SETTING, Budget(1e6, 1e9), 0)
+    remark = report.trials[-1].remark
+    if hopeless:
+        assert looks == [12]
+        assert remark == "given up after 1 of 3 folds"
+    else:
+        assert looks == [12, 6, 6]
+        assert remark == "10 natural-gradient steps"
+
+
 def test_a_short_budget_still_gives_a_model() -> None:
     X, y = rows(40)
     report = Report()
