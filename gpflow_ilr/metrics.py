@@ -118,8 +118,13 @@ def reliability_curve(
     :raises ValueError: for invalid probabilities or labels, soft labels, no bins, or no such class.
     """
     P, y = _with_hard_labels(probabilities, labels)
-    if class_index is not None and class_index not in range(P.shape[1]):
-        raise ValueError(f"class_index must be one of 0..{P.shape[1] - 1}, but is {class_index!r}.")
+    if class_index is not None:
+        check_count("class_index", class_index, smallest=0)
+        if class_index >= P.shape[1]:
+            raise ValueError(
+                f"class_index must be one of 0..{P.shape[1] - 1}, but is {class_index!r}. Classes are "
+                "counted from 0."
+            )
     return _curve(*_events(P, y, class_index), num_bins)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gpflow_ilr.inputs.counts import number_or_nan
+
 __all__ = ["check_share", "names_of"]
 
 
@@ -22,7 +24,8 @@ def names_of(class_names: Sequence[str] | None, num_classes: int, prefix: str = 
     """
     if class_names is None:
         return [f"{prefix}{k}" for k in range(num_classes)]
-    if isinstance(class_names, str) or len(class_names) != num_classes:
+    named = hasattr(class_names, "__len__") and not isinstance(class_names, str)
+    if not named or len(class_names) != num_classes:
         raise ValueError(
             f"class_names must be {num_classes} names, one for each class in the order of the "
             f"columns, but is {class_names!r}."
@@ -37,6 +40,6 @@ def check_share(name: str, value: Any) -> float:
     :param value: the number.
     :raises ValueError: if it is not between them.
     """
-    if not 0.0 < value < 1.0:
+    if not 0.0 < number_or_nan(value) < 1.0:
         raise ValueError(f"{name} must lie strictly between 0 and 1, but is {value!r}. Try 0.9.")
     return float(value)

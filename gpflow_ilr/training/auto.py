@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData
 
+from gpflow_ilr.inputs.counts import check_seed, number_or_nan
 from gpflow_ilr.inputs.labels import as_labels
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.training.few_rows import choose_for_few_rows
@@ -83,10 +84,9 @@ def fit_auto(
     if len(rows) < 2:
         raise ValueError("X has one row: fit_auto holds rows out, and needs at least two.")
     for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, but is {value!r}.")
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed!r}.")
+        if not number_or_nan(value) > 0:
+            raise ValueError(f"{name} must be a positive number, but is {value!r}.")
+    check_seed(seed)
     report, budget = Report(progress=progress), Budget(max_seconds, max_bytes)
     choose = choose_for_few_rows if len(rows) <= FEW_ROWS else choose_for_many_rows
     classifier = choose(rows, labels.numpy(), num_classes, budget, report, seed)

@@ -72,20 +72,25 @@ def choose_for_few_rows(
     num_folds = min(5 if len(X) < MANY_FOLDS else 3, len(X))
     report.criterion = f"is that of {num_folds} folds, each predicted from the others"
     search = _Search(X, y, num_classes, stratified_folds(y, num_folds, seed), report)
+    scalings = suitable_scalings(X)
     tried = ranked_settings(
         search.exact,
         X.shape[1],
-        suitable_scalings(X),
+        scalings,
         [*FAMILIES, *LINEAR_FAMILIES],
         lambda: budget.elapsed > SCREENING * budget.max_seconds,
     )
     if not tried[0].ard:  # so many lengthscales have not earned their place, not even in a mixture
         search.candidates.leave_out_ard()
-    # Natural gradients from a plane are logistic regression, which its closed form is far from.
-    planes = [setting for setting in tried[1:] if setting.family == LINEAR]
-    for setting in [tried[0], *planes]:
-        if budget.remaining:
-            search.polished(setting, budget, seed)
+    # Natural gradients from a plane are logistic regression, which its closed form is far from, and so
+    # is the scaling that suits it from the one that suits a curve.
+    planes = [Setting(scaling, LINEAR, ard=False) for scaling in scalings]
+    for setting in dict.fromkeys([tried[0], *planes]):
+        if not budget.remaining:
+            break
+        if setting not in search.models:
+            search.exact(setting)
+        search.polished(setting, budget, seed)
     return search.candidates.best()
 
 

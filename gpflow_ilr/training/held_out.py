@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
-from gpflow_ilr.models.batches import as_batch
+from gpflow_ilr.training.labelled_rows import labelled_rows
 
 __all__ = ["HeldOut"]
 
@@ -30,16 +30,7 @@ class HeldOut:
     """
 
     def __init__(self, model: GPModel, rows: RegressionData, compile: bool = True) -> None:  # noqa: A002
-        if not isinstance(rows, (tuple, list)) or len(rows) != 2:
-            raise ValueError(
-                f"validation must be rows (X, y), but is of type {type(rows).__name__}. Pass arrays; "
-                "of a dataset, take some batches."
-            )
-        self.rows = as_batch(rows, getattr(model, "num_columns", None))
-        if not len(self.rows[0]):
-            raise ValueError(
-                "validation must be rows (X, y), but has none: pass some, or leave it out."
-            )
+        self.rows = labelled_rows(model, rows, "validation")
         self.labels = rows[1]
 
         def compiled(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:

@@ -122,9 +122,9 @@ def test_natural_gradients_win_where_the_start_is_poor_and_keep_their_promise(
     report = Report()
     classifier = choose_for_few_rows(X, y, 3, Budget(1000.0, 1e9), report, 0)
     kinds = [trial.model for trial in report.trials]
-    assert kinds.count("exact") == 5
+    assert kinds.count("exact") == 6
     assert "3 folds" in report.criterion
-    assert kinds.count("polished") == 2  # of the best setting, and of planes
+    assert kinds.count("polished") == 3  # of the best setting, and of a plane in each scaling
     assert report.chosen in report.trials
     best = {kind: min(t.nll for t in report.trials if t.model == kind) for kind in kinds}
     assert best["polished"] < best["exact"] - 0.05
