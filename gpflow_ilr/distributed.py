@@ -77,8 +77,14 @@ def share_statistics(model: CollapsedClassifier, strategy: tf.distribute.Strateg
     :param model: a collapsed model that has been trained with :func:`training_loss_closure`, or has
         absorbed this worker's shards (``model.absorb``) with the same parameters on all workers.
     :param strategy: the strategy it was trained with.
+    :raises TypeError: if the model is of another kind.
     :raises ValueError: if what the model absorbed has been shared already.
     """
+    if not isinstance(model, CollapsedClassifier):
+        raise TypeError(
+            f"model must be a collapsed one, whose sums over rows are shared, but is of type "
+            f"{type(model).__name__}. Use an ILRSGPR or a DirichletSGPR."
+        )
     if len(_replicas(strategy)) == strategy.num_replicas_in_sync:
         return  # all rows are here
     own = _flat(model.own_statistics())
@@ -92,6 +98,7 @@ def synchronise(strategy: tf.distribute.Strategy, variables: Sequence[tf.Variabl
     :param variables: variables of the model or of an optimiser.
     """
     first = _replicas(strategy)[0] == 0
+    _check_sequence("variables", variables, (tf.Variable,), "model.variables")
     values = [tf.convert_to_tensor(v) if first else tf.zeros_like(v) for v in variables]
     for variable, value in zip(variables, sum_over_workers(strategy, values), strict=True):
         variable.assign(value)
@@ -106,6 +113,7 @@ def sum_over_workers(
     :param values: this worker's tensors, of the same shapes on all workers.
     """
     replicas = _replicas(strategy)
+    _check_sequence("values", values, (tf.Tensor, tf.Variable), "a list of tensors")
     mine = strategy.experimental_distribute_values_from_function(
         lambda context: [
             value if context.replica_id_in_sync_group == replicas[0] else tf.zeros_like(value)
@@ -114,6 +122,13 @@ def sum_over_workers(
     )
     reduce = tf.function(lambda: _first(strategy, strategy.run(_all_sum, (mine,))), autograph=False)
     return list(reduce())
+
+
+def _check_sequence(name: str, values: Any, types: tuple[type, ...], example: str) -> None:
+    if not isinstance(values, (list, tuple)) or not all(isinstance(v, types) for v in values):
+        raise TypeError(
+            f"{name} must be a sequence of {types[0].__name__}s, but is {values!r}. Pass {example}."
+        )
 
 
 def _check(model: Any, data: Any) -> None:
@@ -132,8 +147,8 @@ def _check(model: Any, data: Any) -> None:
             raise ValueError("Build the model with num_data, the number of rows of all workers.")
     else:
         raise TypeError(
-            f"A {type(model).__name__} cannot be distributed. Use a collapsed model (ILRSGPR, "
-            "DirichletSGPR) or an uncollapsed one (ILRSVGP, SoftmaxSVGP, CodeSVGP)."
+            f"model is of type {type(model).__name__}, which cannot be distributed. Use a collapsed "
+            "model (ILRSGPR, DirichletSGPR) or an uncollapsed one (ILRSVGP, SoftmaxSVGP, CodeSVGP)."
         )
 
 
@@ -247,6 +262,11 @@ def _first(strategy: tf.distribute.Strategy, values: Sequence[tf.Tensor]) -> lis
 
 def _replicas(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
     """Numbers of this worker's replicas, among those of all workers."""
+    if not isinstance(strategy, tf.distribute.Strategy):
+        raise TypeError(
+            f"strategy must be a tf.distribute strategy, but is {strategy!r}. Pass, for example, "
+            "tf.distribute.MirroredStrategy()."
+        )
     return strategy.experimental_local_results(
         strategy.experimental_distribute_values_from_function(
             lambda context: context.replica_id_in_sync_group

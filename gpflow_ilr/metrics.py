@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import xlogy
 
-from gpflow_ilr.inputs.arrays import is_real
 from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.inputs.labels import as_labels, check_simplex_rows, membership
+from gpflow_ilr.inputs.labels import as_labels, membership
+from gpflow_ilr.inputs.probabilities import as_classes, as_probabilities, check_num_labels
 
 __all__ = [
     "accuracy",
@@ -63,7 +63,7 @@ def accuracy(probabilities: Any, labels: Any) -> float:
     :param labels: hard labels in any form that ``as_labels`` accepts.
     :raises ValueError: for invalid probabilities or labels, and for soft labels.
     """
-    P, y = _with_hard_labels(probabilities, labels, "accuracy")
+    P, y = _with_hard_labels(probabilities, labels)
     return float(np.mean(np.argmax(P, axis=1) == y))
 
 
@@ -117,9 +117,14 @@ def reliability_curve(
     :param class_index: the class whose probability is the confidence, if not as above.
     :raises ValueError: for invalid probabilities or labels, soft labels, no bins, or no such class.
     """
-    P, y = _with_hard_labels(probabilities, labels, "reliability_curve")
-    if class_index is not None and class_index not in range(P.shape[1]):
-        raise ValueError(f"class_index must be one of 0..{P.shape[1] - 1}, but is {class_index!r}.")
+    P, y = _with_hard_labels(probabilities, labels)
+    if class_index is not None:
+        check_count("class_index", class_index, smallest=0)
+        if class_index >= P.shape[1]:
+            raise ValueError(
+                f"class_index must be one of 0..{P.shape[1] - 1}, but is {class_index!r}. Classes are "
+                "counted from 0."
+            )
     return _curve(*_events(P, y, class_index), num_bins)
 
 
@@ -134,7 +139,7 @@ def expected_calibration_error(probabilities: Any, labels: Any, num_bins: int = 
     :param num_bins: number of bins M between 0 and 1; the paper has 10.
     :raises ValueError: for invalid probabilities or labels, soft labels, or no bins.
     """
-    P, y = _with_hard_labels(probabilities, labels, "expected_calibration_error")
+    P, y = _with_hard_labels(probabilities, labels)
     return _curve(*_events(P, y), num_bins).calibration_error
 
 
@@ -148,7 +153,7 @@ def classwise_calibration_error(probabilities: Any, labels: Any, num_bins: int =
     :param num_bins: number of bins of equal width between 0 and 1.
     :raises ValueError: for invalid probabilities or labels, soft labels, or no bins.
     """
-    P, y = _with_hard_labels(probabilities, labels, "classwise_calibration_error")
+    P, y = _with_hard_labels(probabilities, labels)
     curves = (_curve(*_events(P, y, k), num_bins) for k in range(P.shape[1]))
     return float(np.mean([curve.calibration_error for curve in curves]))
 
@@ -164,7 +169,7 @@ def adaptive_calibration_error(probabilities: Any, labels: Any, num_bins: int = 
     :param num_bins: number of bins; some stay empty if there are fewer rows or many ties.
     :raises ValueError: for invalid probabilities or labels, soft labels, or no bins.
     """
-    P, y = _with_hard_labels(probabilities, labels, "adaptive_calibration_error")
+    P, y = _with_hard_labels(probabilities, labels)
     confidence, outcome = _events(P, y)
     rank = np.searchsorted(np.sort(confidence), confidence, side="left")
     bins = rank * check_count("num_bins", num_bins) // len(rank)
@@ -172,48 +177,18 @@ def adaptive_calibration_error(probabilities: Any, labels: Any, num_bins: int = 
     return float(abs(np.bincount(bins, weights=outcome - confidence)).sum() / len(rank))
 
 
-def _probabilities(probabilities: Any) -> np.ndarray:
-    """Class probabilities [N, K] in float64, or a sentence that says what they are instead."""
-    if tf.is_symbolic_tensor(probabilities):
-        raise TypeError(
-            f"Metrics need values, but probabilities is symbolic ({probabilities!r}). Call them "
-            "outside tf.function."
-        )
-    if np.ma.is_masked(probabilities):
-        raise ValueError("Probabilities must not be masked. Drop such rows, and their labels.")
-    P = np.asarray(probabilities)
-    if not is_real(P.dtype):
-        raise ValueError(f"Probabilities must be real numbers, but have dtype {P.dtype.name}.")
-    if P.ndim != 2 or P.shape[0] < 1 or P.shape[1] < 2:
-        raise ValueError(
-            f"Probabilities must have shape [N, K] with N > 0 and K > 1, but have {list(P.shape)}. "
-            "They come before the labels; for two classes pass both, np.stack([1 - p, p], axis=1); "
-            "of what predict_y returns pass the first."
-        )
-    check_simplex_rows(P, "Probabilities")
-    return P.astype(np.float64)
-
-
 def _with_label_rows(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities [N, K] and labels as rows on the simplex [N, K]."""
-    P = _probabilities(probabilities)
+    P = as_probabilities(probabilities)
     N, K = P.shape
-    return P, membership(as_labels(labels, K, num_rows=N), K, dtype=tf.float64).numpy()
+    check_num_labels(labels, N)
+    return P, membership(as_labels(labels, K), K, dtype=tf.float64).numpy()
 
 
-def _with_hard_labels(
-    probabilities: Any, labels: Any, metric: str
-) -> tuple[np.ndarray, np.ndarray]:
+def _with_hard_labels(probabilities: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     """Probabilities [N, K] and class indices [N]; soft labels are refused."""
-    P = _probabilities(probabilities)
-    y = as_labels(labels, P.shape[1], num_rows=len(P)).numpy()
-    if y.ndim == 2:
-        row = int(np.argmax(((y != 0) & (y != 1)).any(axis=1)))
-        raise ValueError(
-            f"{metric} is defined for hard labels, but row {row} is soft: {y[row]}. Pass "
-            "np.argmax(y, axis=1) if the most probable class is meant."
-        )
-    return P, y
+    P = as_probabilities(probabilities)
+    return P, as_classes(labels, P.shape[1], len(P))
 
 
 def _events(

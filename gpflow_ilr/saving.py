@@ -26,6 +26,9 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow.utilities import deepcopy
 
 from gpflow_ilr.augmented.sampled import SampledPredictions
+from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.model_parts import check_model
+from gpflow_ilr.inputs.paths import check_path, path_to_write
 from gpflow_ilr.version import __version__
 
 __all__ = ["export_saved_model", "load", "save"]
@@ -39,7 +42,20 @@ def save(model: GPModel, path: str | os.PathLike[str]) -> int:
     :param model: any model of this package (or of GPflow).
     :param path: the file; an existing one is replaced once the new one is complete.
     :returns: the size of the file in bytes.
+    :raises TypeError: if it is no model, or no path.
+    :raises OSError: if the file cannot be there.
     """
+    if not isinstance(model, tf.Module):
+        raise TypeError(
+            f"model must be a model, but is {model!r}. Pass a model of this package or of GPflow, or "
+            "what fit_auto returns."
+        )
+    path = path_to_write(path)
+    if path.is_dir():
+        raise IsADirectoryError(
+            f"path is {os.fspath(path)!r}, which is a folder. Pass a file in it, such as "
+            f"{os.fspath(path / 'model')!r}."
+        )
     # Bijectors cache tensors that cannot be pickled; GPflow's deepcopy leaves them behind.
     payload = pickle.dumps(deepcopy(model), protocol=pickle.HIGHEST_PROTOCOL)
     header = {
@@ -50,7 +66,6 @@ def save(model: GPModel, path: str | os.PathLike[str]) -> int:
         "sha256": hashlib.sha256(payload).hexdigest(),
     }
     content = _MAGIC + json.dumps(header).encode() + b"\n" + payload
-    path = Path(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -68,9 +83,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     """Read a model that :func:`save` wrote. Only load files that you trust.
 
     :param path: the file.
+    :raises FileNotFoundError: if there is no such file.
     :raises ValueError: if the file is not a saved model, is incomplete or damaged, was saved under
         another default float, or has classes that cannot be imported.
     """
+    if not check_path("path", path).is_file():
+        raise FileNotFoundError(
+            f"path is {os.fspath(path)!r}, which is no file. Pass one of save's."
+        )
     stream = io.BytesIO(Path(path).read_bytes())
     if stream.read(len(_MAGIC)) != _MAGIC:
         raise ValueError(f"{os.fspath(path)!r} is not a model saved by gpflow_ilr.saving.save.")
@@ -118,6 +138,10 @@ def export_saved_model(
     :returns: the size of the files in bytes.
     :raises RuntimeError: if a sampled model has no samples of its present hyperparameters.
     """
+    check_model(model)
+    path = path_to_write(path)
+    if num_inputs is not None:
+        check_count("num_inputs", num_inputs)
     predictor = _predictor(model)
     predict_y = getattr(predictor, "predict_y", None) or _through_likelihood(model, predictor)
     D = _num_inputs(model) if num_inputs is None else num_inputs
@@ -137,7 +161,6 @@ def export_saved_model(
         autograph=False,
     )
     signatures = {"predict_proba": exported.predict_proba, "predict_f": exported.predict_f}
-    path = Path(path)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=path.name) as scratch:
         new, old = Path(scratch) / "new", Path(scratch) / "old"
         tf.saved_model.save(exported, os.fspath(new), signatures=signatures)

@@ -156,6 +156,11 @@ class ILR(tfp.bijectors.AutoCompositeTensorBijector):
 
     def _with_last_dimension(self, x: tf.Tensor, size: int) -> tf.Tensor:
         """``x``, after making sure that its last dimension is ``size`` and nothing is broadcast."""
+        if not x.dtype.is_floating:
+            raise TypeError(
+                f"ILR(num_classes={self.num_classes}) maps floats, but met dtype {x.dtype.name}. Pass "
+                "tf.cast(x, tf.float64)."
+            )
         if x.shape.rank is None or (x.shape.rank > 0 and x.shape[-1] is None):
             return tf.reshape(x, tf.concat([tf.shape(x)[:-1], [size]], axis=0))
         self._check_event_shape(x.shape, size)
@@ -198,11 +203,6 @@ class ILR(tfp.bijectors.AutoCompositeTensorBijector):
         return tf.concat([output_shape[:-1], [self.num_classes - 1]], axis=0)
 
 
-@check_shapes(
-    "x: [broadcast batch..., K]",
-    "y: [broadcast batch..., K]",
-    "return: [batch...]",
-)
 def aitchison_inner_product(x: TensorType, y: TensorType) -> tf.Tensor:
     """Aitchison's inner product, 1/(2K) Σ_{ij} log(x_i/x_j) log(y_i/y_j) = ⟨φ(x), φ(y)⟩, in O(K).
 
@@ -210,20 +210,28 @@ def aitchison_inner_product(x: TensorType, y: TensorType) -> tf.Tensor:
 
     :param x: positive entries [..., K].
     :param y: positive entries [..., K].
+    :raises ValueError: for entries that are known and not positive, or shapes that do not fit.
     """
-    return tf.reduce_sum(_centred_log(x) * _centred_log(y), axis=-1)
+    return _inner_product(_centred_log(x, "x"), _centred_log(y, "y"))
 
 
-@check_shapes(
-    "x: [batch..., K]",
-    "return: [batch...]",
-)
 def aitchison_norm(x: TensorType) -> tf.Tensor:
     """Aitchison's norm, the root of ⟨x, x⟩_A; zero for the uniform distribution.
 
     :param x: positive entries [..., K].
+    :raises ValueError: for entries that are known and not positive, or a number alone.
     """
-    return tf.norm(_centred_log(x), axis=-1)
+    return tf.norm(_centred_log(x, "x"), axis=-1)
+
+
+def aitchison_distance(x: TensorType, y: TensorType) -> tf.Tensor:
+    """Aitchison's distance, √(1/(2K) Σ_{ij} (log(x_i/x_j) - log(y_i/y_j))²) = ‖φ(x) - φ(y)‖.
+
+    :param x: positive entries [..., K].
+    :param y: positive entries [..., K].
+    :raises ValueError: for entries that are known and not positive, or shapes that do not fit.
+    """
+    return _distance(_centred_log(x, "x"), _centred_log(y, "y"))
 
 
 @check_shapes(
@@ -231,16 +239,42 @@ def aitchison_norm(x: TensorType) -> tf.Tensor:
     "y: [broadcast batch..., K]",
     "return: [batch...]",
 )
-def aitchison_distance(x: TensorType, y: TensorType) -> tf.Tensor:
-    """Aitchison's distance, √(1/(2K) Σ_{ij} (log(x_i/x_j) - log(y_i/y_j))²) = ‖φ(x) - φ(y)‖.
-
-    :param x: positive entries [..., K].
-    :param y: positive entries [..., K].
-    """
-    return tf.norm(_centred_log(x) - _centred_log(y), axis=-1)
+def _inner_product(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(x * y, axis=-1)
 
 
-def _centred_log(x: TensorType) -> tf.Tensor:
+@check_shapes(
+    "x: [broadcast batch..., K]",
+    "y: [broadcast batch..., K]",
+    "return: [batch...]",
+)
+def _distance(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    return tf.norm(x - y, axis=-1)
+
+
+def _centred_log(x: TensorType, name: str) -> tf.Tensor:
     """The logarithm minus its mean, (I - 11ᵀ/K) log x = HᵀH log x."""
-    logarithm = tf.math.log(tf.convert_to_tensor(x, dtype_hint=default_float()))
+    try:
+        entries = tf.convert_to_tensor(x, dtype_hint=default_float())
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be positive numbers [..., K], but is {x!r}. Pass class probabilities."
+        ) from None
+    if entries.dtype.is_integer:
+        entries = tf.cast(entries, default_float())
+    if not entries.dtype.is_floating or entries.shape.rank == 0:
+        raise TypeError(
+            f"{name} must be positive numbers [..., K], but has shape {entries.shape.as_list()} and "
+            f"dtype {entries.dtype.name}. Pass class probabilities."
+        )
+    if not tf.is_symbolic_tensor(entries):
+        wrong = ~(entries.numpy() > 0)  # NaN, too
+        if wrong.any():
+            index = tuple(int(i) for i in np.argwhere(wrong)[0])
+            raise ValueError(
+                f"{name} must have positive entries, but {name}[{', '.join(map(str, index))}] is "
+                f"{entries.numpy()[index]}: ratios with it are not finite. Add a little to all "
+                "entries, or drop such rows."
+            )
+    logarithm = tf.math.log(entries)
     return logarithm - tf.reduce_mean(logarithm, axis=-1, keepdims=True)

@@ -27,6 +27,7 @@ except ImportError as error:
         "gpflow_ilr.sklearn needs scikit-learn 1.7 or newer: pip install 'gpflow_ilr[sklearn]'."
     ) from error
 
+from gpflow_ilr.inputs.counts import number_or_nan
 from gpflow_ilr.training import fit_auto
 
 __all__ = ["ILRClassifier"]
@@ -81,10 +82,19 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             numbers where nothing was said of them.
         """
         for name in ("time_limit", "memory_limit"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be positive, but is {getattr(self, name)!r}.")
+            if not number_or_nan(getattr(self, name)) > 0:
+                raise ValueError(
+                    f"{name} must be a positive number, but is {getattr(self, name)!r}."
+                )
         if self.missing not in ("refuse", "impute"):
             raise ValueError(f"missing must be 'refuse' or 'impute', but is {self.missing!r}.")
+        try:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        except ValueError as error:
+            raise ValueError(
+                f"random_state must be an integer that is not negative, a RandomState or None, but is "
+                f"{self.random_state!r}. Pass 0, for example."
+            ) from error
         rows, labels = self._encoded(X, y)
         check_classification_targets(labels)
         self.classes_, indices = np.unique(labels, return_inverse=True)
@@ -99,7 +109,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             max_seconds=self.time_limit,
             max_bytes=self.memory_limit,
             progress=self.progress,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            seed=seed,
         )
         self.report_ = self.classifier_.report
         return self
@@ -140,7 +150,8 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
                 return validate_data(self, X, y, **check)
             validate_data(self, X, reset=fitting, skip_check_array=True)  # keeps the columns' names
             if fitting:
-                self._encoder = self._columns(X).fit(X)
+                self._encoder = self._columns(X)
+                self._fit_encoder(X)
             X = check_array(self._encoder.transform(X), dtype=np.float64)
         except ValueError as error:
             raise _with_advice(error) from error
@@ -149,6 +160,18 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         return X, y
+
+    def _fit_encoder(self, X: Any) -> None:
+        """Look at the columns, those that are named in ``categories`` first."""
+        try:
+            self._encoder.fit(X)
+        except (ValueError, TypeError, KeyError) as error:
+            if "feature" not in str(error) and "column" not in str(error):
+                raise
+            raise ValueError(
+                f"categories must be columns of X, by name or number, or 'from_dtype', but is "
+                f"{self.categories!r} ({error}). X has shape {list(np.shape(X))}."
+            ) from error
 
     def _columns(self, X: Any) -> ColumnTransformer:
         """What turns categories into indicators and fills in missing values."""
@@ -178,7 +201,9 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
 def _with_advice(error: ValueError) -> ValueError:
     """scikit-learn's error, with what can be done about it here."""
     message = str(error)
-    if "contains NaN" in message:
+    if "y contains NaN" in message:
+        message = "Input y contains NaN. Drop the rows without a label."
+    elif "contains NaN" in message:
         message = "Input X contains NaN. Use missing='impute', or fill the values in yourself."
     elif "could not convert string" in message:
         message += ". Name columns of strings in categories=[...], or use categories='from_dtype'."

@@ -7,6 +7,8 @@ or at rows that the kernel finds hardest to predict from those already chosen (g
 variance: Burt, Rasmussen and van der Wilk, 2020).
 """
 
+import numbers
+
 import gpflow
 import numpy as np
 import tensorflow as tf
@@ -15,7 +17,7 @@ from gpflow.kernels import IsotropicStationary, Kernel
 from scipy.spatial.distance import pdist
 
 from gpflow_ilr.codes import ILRCode, LabelCode
-from gpflow_ilr.inputs.counts import check_count, evenly_spaced
+from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced
 from gpflow_ilr.inputs.rows import as_rows
 
 __all__ = ["starting_kernel", "kmeans_plusplus", "greedy_variance"]
@@ -39,6 +41,16 @@ def starting_kernel(
     :raises TypeError: likewise.
     """
     X = as_rows(X).numpy()
+    if not isinstance(code, (LabelCode, numbers.Integral)):
+        raise TypeError(
+            f"code must be the number of classes or a label code, but is {code!r}. Pass num_classes, "
+            "or model.code."
+        )
+    if not (isinstance(kernel_class, type) and issubclass(kernel_class, IsotropicStationary)):
+        raise TypeError(
+            f"kernel_class must be a class of stationary kernels, but is {kernel_class!r}. Pass, for "
+            "example, gpflow.kernels.Matern52, not an instance of it."
+        )
     code = code if isinstance(code, LabelCode) else ILRCode(code)
     amplitude = float(tf.reduce_mean(tf.square(code.targets)))
     spread = np.std(X, axis=0) if ard else np.ones(X.shape[1])
@@ -61,6 +73,7 @@ def kmeans_plusplus(X: InputData, num_inducing: int, seed: int = 0) -> np.ndarra
     """
     X = as_rows(X).numpy()
     check_count("num_inducing", num_inducing)
+    check_seed(seed)
     rng = np.random.default_rng(seed)
     chosen = [int(rng.integers(len(X)))]
     distance = np.sum(np.square(X - X[chosen[0]]), axis=1)
@@ -89,6 +102,11 @@ def greedy_variance(X: InputData, num_inducing: int, kernel: Kernel) -> np.ndarr
     """
     X = as_rows(X).numpy()
     check_count("num_inducing", num_inducing)
+    if not isinstance(kernel, Kernel):
+        raise TypeError(
+            f"kernel must be a GPflow kernel such as starting_kernel(X, num_classes), but is "
+            f"{kernel!r}."
+        )
     variance = kernel(X, full_cov=False).numpy().copy()
     smallest = np.finfo(X.dtype).eps * len(X) * float(np.max(variance))
     factor = np.zeros((num_inducing, len(X)), X.dtype)

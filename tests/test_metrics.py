@@ -235,7 +235,7 @@ def test_soft_labels_give_the_mean_over_their_classes() -> None:
 
 @pytest.mark.parametrize("metric", HARD_ONLY)
 def test_metrics_of_decisions_refuse_soft_labels(metric: object) -> None:
-    with pytest.raises(ValueError, match=r"defined for hard labels, but row 1 is soft.*np\.argmax"):
+    with pytest.raises(ValueError, match=r"one class for each row, but row 1 is soft.*np\.argmax"):
         metric([[0.5, 0.5], [0.5, 0.5]], [[1.0, 0.0], [0.4, 0.6]])
 
 
@@ -243,16 +243,16 @@ def test_metrics_of_decisions_refuse_soft_labels(metric: object) -> None:
 @pytest.mark.parametrize(
     ("P", "y", "sentence"),
     [
-        ([[0.5, 0.5], [0.5, np.nan]], [0, 1], "Probabilities .* row 1 is not finite"),
-        ([[0.5, 0.5], [0.5, 0.6]], [0, 1], "Probabilities .* row 1 sums to 1.1"),
-        ([[0.5, 0.5], [1.5, -0.5]], [0, 1], "Probabilities .* row 1 has a negative entry"),
+        ([[0.5, 0.5], [0.5, np.nan]], [0, 1], "probabilities .* row 1 is not finite"),
+        ([[0.5, 0.5], [0.5, 0.6]], [0, 1], "probabilities .* row 1 sums to 1.1"),
+        ([[0.5, 0.5], [1.5, -0.5]], [0, 1], "probabilities .* row 1 has a negative entry"),
         ([0.5, 0.5], [0, 1], r"shape \[N, K\] .* before the labels"),
         ([[0.5], [0.5]], [0, 1], r"pass both, np\.stack"),
         (([[0.5, 0.5]], [[0.2, 0.2]]), [0], "predict_y returns pass the first"),
         (np.zeros([0, 3]), [], r"N > 0 and K > 1, but have \[0, 3\]"),
-        ([["a", "b"]], [0], "Probabilities must be real numbers, but have dtype str"),
+        ([["a", "b"]], [0], "probabilities must be real numbers, but have dtype str"),
         (np.ma.array([[0.5, 0.5]], mask=[[0, 1]]), [0], "must not be masked"),
-        ([[0.5, 0.5]], [0, 1], "X has 1 rows and y has 2"),
+        ([[0.5, 0.5]], [0, 1], "as many as probabilities has rows, 1, but have shape .2."),
         ([[0.5, 0.5]], [2], "row 0 has label 2"),
     ],
 )

@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one seed, a small sample")
     options = parser.parse_args()
-    seeds, most = (1, 300) if options.quick else (options.seeds, 10**9)
+    seeds, most = (range(1), 300) if options.quick else (range(options.seeds), 10**9)
     datasets = options.datasets if options.data_dir else ["digits"]
     for name in datasets:
         contestants = {

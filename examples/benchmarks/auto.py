@@ -129,7 +129,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="one set, one seed, short budgets")
     options = parser.parse_args()
-    seeds = 1 if options.quick else options.seeds
+    seeds = range(1 if options.quick else options.seeds)
     found = [] if options.data_dir is None else sorted(options.data_dir.glob("*.npz"))
     names = options.datasets or [p.stem for p in found if "X" in np.load(p).files] or OWN_SETS
     for name in names[:1] if options.quick else names:

@@ -38,7 +38,7 @@ def compare(
     contestants: dict[str, Contestant],
     load: Callable[..., Split],
     arguments: Sequence[Any],
-    seeds: int,
+    seeds: Sequence[int],
 ) -> dict[str, dict[str, float]]:
     """Print a line for each run, and a table of means, which is returned.
 
@@ -46,11 +46,11 @@ def compare(
     :param contestants: by name; they are pickled, and so at the top of their module.
     :param load: a split of ``*arguments`` and a seed.
     :param arguments: the first of ``load``.
-    :param seeds: how many splits.
+    :param seeds: of the splits.
     """
     context = multiprocessing.get_context("spawn")
     runs: dict[str, list[dict[str, float]]] = {contestant: [] for contestant in contestants}
-    for seed in range(seeds):
+    for seed in seeds:
         for contestant, run in contestants.items():  # they take turns
             with context.Pool(1) as pool:
                 result = pool.apply(_measured, (run, load, (*arguments, seed)))
@@ -58,7 +58,9 @@ def compare(
             print(
                 json.dumps({"data": name, "seed": seed, "model": contestant} | result), flush=True
             )
-    print(f"\n{name}, {len(load(*arguments, 0)[0])} training rows: mean of {seeds} seeds")
+    print(
+        f"\n{name}, {len(load(*arguments, seeds[0])[0])} training rows: mean of {len(seeds)} seeds"
+    )
     print(f"{'':<22} {'accuracy':>9} {'NLL':>7} {'ECE':>7} {'seconds':>8}")
     means = {}
     for contestant, results in runs.items():

@@ -209,7 +209,10 @@ class LogisticSoftmaxLink:
 
 def _check_scaling(num_classes: int, class_scaling: Sequence[float] | None) -> tuple[float, ...]:
     num_classes = check_num_classes(num_classes)
-    theta = np.ones(num_classes) if class_scaling is None else np.asarray(class_scaling, float)
+    try:
+        theta = np.ones(num_classes) if class_scaling is None else np.asarray(class_scaling, float)
+    except (TypeError, ValueError):
+        theta = np.empty(0)  # no numbers are refused as too few are
     if theta.shape != (num_classes,) or not np.all(np.isfinite(theta) & (theta > 0)):
         raise ValueError(
             f"class_scaling must be {num_classes} positive finite numbers, one per class, "

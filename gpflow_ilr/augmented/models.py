@@ -44,8 +44,9 @@ from gpflow_ilr.augmented.likelihoods import (
 )
 from gpflow_ilr.augmented.sampled import SampledPosterior, SampledPredictions
 from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.inputs.kernels import independent_kernels
+from gpflow_ilr.inputs.kernels import check_columns, independent_kernels
 from gpflow_ilr.inputs.labels import membership
+from gpflow_ilr.inputs.model_parts import check_function
 from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.linalg.jitter import relative_jitter
 from gpflow_ilr.starting import starting_kernel
@@ -85,8 +86,10 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
                 "y has soft labels, which this model does not have: it samples the posterior of "
                 "observed classes. Pass class indices, for instance y.argmax(axis=1)."
             )
+        check_function("mean_function", mean_function, "gpflow.mean_functions.Constant()")
         kernel = _wide_kernel(X, likelihood.num_classes) if kernel is None else kernel
         independent_kernels(kernel, likelihood.num_latent_gps)  # refuses a kernel that does not fit
+        check_columns(kernel, X.shape[-1])
         super().__init__(
             kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latent_gps
         )

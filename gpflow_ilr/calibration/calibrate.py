@@ -166,12 +166,14 @@ def calibrate(
 
 
 def _ilr_code(model: Calibratable) -> ILRCode:
-    if not isinstance(model.code, ILRCode):
+    code = getattr(model, "code", None)
+    if not isinstance(code, ILRCode):
         raise TypeError(
-            f"The smoothing λ is that of an ILRCode, but the code of this {type(model).__name__} is "
-            f"a {type(model.code).__name__}, which has none to set or to calibrate."
+            f"model must have an ILRCode, whose smoothing λ is set or calibrated, but the code of this "
+            f"{type(model).__name__} is a {type(code).__name__}. Use an ILRGPR, ILRSGPR, ILRNNGPR, or "
+            "a CodeSVGP with an ILRCode."
         )
-    return model.code
+    return code
 
 
 def _set_noise(

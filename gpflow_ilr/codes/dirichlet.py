@@ -8,6 +8,7 @@ from gpflow import default_float
 from gpflow.base import Parameter
 
 from gpflow_ilr.codes.base import LabelCode, NoiseOption
+from gpflow_ilr.inputs.counts import number_or_nan
 from gpflow_ilr.simplex import check_num_classes
 
 __all__ = ["DirichletCode"]
@@ -27,7 +28,7 @@ class DirichletCode(LabelCode):
         self, num_classes: int, alpha_epsilon: float = 0.01, noise: NoiseOption = "fixed"
     ) -> None:
         K = check_num_classes(num_classes)
-        if not 0.0 < alpha_epsilon < np.inf:
+        if not 0.0 < number_or_nan(alpha_epsilon) < np.inf:
             raise ValueError(
                 f"alpha_epsilon (α_ε) must be positive and finite, but is {alpha_epsilon!r}. "
                 "The paper's values are 0.1 to 0.0001."

@@ -14,6 +14,7 @@ from gpflow.utilities import positive
 from scipy.special import ndtri
 
 from gpflow_ilr.codes.base import LabelCode, NoiseOption, bounded
+from gpflow_ilr.inputs.counts import number_or_nan
 from gpflow_ilr.simplex import check_num_classes, helmert
 
 __all__ = ["MAX_SMOOTHING", "ILRCode", "overlap_noise_variance", "sharpness_of", "smoothing_of"]
@@ -30,7 +31,7 @@ def sharpness_of(smoothing: float, num_classes: int) -> float:
     :param num_classes: K.
     :raises ValueError: if λ is not strictly between 0 and 1.
     """
-    if not 0.0 < smoothing < 1.0:
+    if not 0.0 < number_or_nan(smoothing) < 1.0:
         raise ValueError(
             f"smoothing (λ) must lie strictly between 0 and 1, but is {smoothing!r}. "
             "The paper's values are 0.9 to 0.999999; 0.99 is a good start."
@@ -57,7 +58,8 @@ def overlap_noise_variance(num_classes: int, tolerance: float) -> float:
     :param tolerance: ε, strictly between 0 and 1 (and below ½ for K = 2, where z would vanish).
     :raises ValueError: if no positive z exists.
     """
-    z = -float(ndtri(tolerance / (num_classes - 1))) if 0.0 < tolerance < 1.0 else 0.0
+    known = 0.0 < number_or_nan(tolerance) < 1.0
+    z = -float(ndtri(tolerance / (num_classes - 1))) if known else 0.0
     if not 0.0 < z < np.inf:
         raise ValueError(
             f"tolerance (ε) must lie in (0, {0.5 if num_classes == 2 else 1}) for "
@@ -87,7 +89,7 @@ class ILRCode(LabelCode):
     ) -> None:
         K = check_num_classes(num_classes)
         base = overlap_noise_variance(K, tolerance) if noise_variance is None else noise_variance
-        if not 0.0 < base < np.inf:
+        if not 0.0 < number_or_nan(base) < np.inf:
             raise ValueError(
                 f"noise_variance (σ²/L²) must be positive and finite, but is {base!r}. "
                 f"Proposition 1 gives {overlap_noise_variance(K, tolerance):.3g} here."

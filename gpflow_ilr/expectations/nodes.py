@@ -26,7 +26,7 @@ from gpflow.quadrature import NDiagGHQuadrature
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, check_seed
 
 __all__ = [
     "GaussHermite",
@@ -130,6 +130,7 @@ class Sobol(NodeRule):
 
     def __post_init__(self) -> None:
         check_count("num_nodes", self.num_nodes, 2)
+        check_seed(self.seed)
         if self.num_nodes % 2:
             raise ValueError(
                 f"num_nodes must be even, because the nodes come in pairs ±g, but it is "
@@ -177,6 +178,8 @@ class MonteCarlo(NodeRule):
 
     def __post_init__(self) -> None:
         check_count("num_samples", self.num_samples)
+        if self.seed is not None:
+            check_seed(self.seed)
 
     def __call__(  # noqa: D102
         self, dimension: int | tf.Tensor, dtype: tf.DType

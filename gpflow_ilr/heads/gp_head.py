@@ -35,7 +35,7 @@ from gpflow.utilities import parameter_dict
 from gpflow_ilr import expectations
 from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
-from gpflow_ilr.inputs.counts import check_count, evenly_spaced
+from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced, number_or_nan
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.models import ILRSVGP
@@ -131,11 +131,14 @@ class HeadLogic:
         self.objective = objective
         self._frozen = _parts(frozen)
         self.nodes = nodes
-        self.gp_dtype = tf.as_dtype(gp_dtype or gpflow.default_float()).name
-        if self.gp_dtype not in ("float32", "float64"):
+        dtype: Any = gpflow.default_float() if gp_dtype is None else gp_dtype
+        if dtype not in ("float32", "float64", tf.float32, tf.float64, np.float32, np.float64):
             raise ValueError(f"gp_dtype must be 'float32' or 'float64', but it is {gp_dtype!r}.")
-        self.jitter = gpflow.default_jitter() if jitter is None else float(jitter)
-        self.seed = seed
+        self.gp_dtype = tf.as_dtype(dtype).name
+        self.jitter = gpflow.default_jitter() if jitter is None else number_or_nan(jitter)
+        if not self.jitter >= 0.0:
+            raise ValueError(f"jitter must be a number of at least 0, but it is {jitter!r}.")
+        self.seed = check_seed(seed)
 
     # Building ---------------------------------------------------------------------------------------
 

@@ -1,10 +1,10 @@
-"""The one place that checks counts (of nodes, rows, draws, bins, inducing inputs) and spreads rows."""
+"""The one place that checks numbers: counts (of nodes, rows, draws, bins), seeds, and any others."""
 
 from typing import Any
 
 import numpy as np
 
-__all__ = ["check_count", "check_row_numbers", "evenly_spaced"]
+__all__ = ["check_count", "check_row_numbers", "check_seed", "evenly_spaced", "number_or_nan"]
 
 
 def check_count(name: str, value: Any, smallest: int = 1) -> int:
@@ -19,6 +19,34 @@ def check_count(name: str, value: Any, smallest: int = 1) -> int:
     if not integer or value < smallest:
         raise ValueError(f"{name} must be an integer of at least {smallest}, but is {value!r}.")
     return int(value)
+
+
+def check_seed(value: Any, name: str = "seed") -> int:
+    """``value`` as a seed of random numbers.
+
+    :param value: an integer of any kind, not negative.
+    :param name: what the argument is called, for the error.
+    :raises ValueError: if it is something else.
+    """
+    integer = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if not integer or value < 0:
+        raise ValueError(
+            f"{name} must be an integer that is not negative, but is {value!r}. Pass 0, for example."
+        )
+    return int(value)
+
+
+def number_or_nan(value: Any) -> float:
+    """``value`` as a float, or NaN, which fails every comparison, if it is no single number.
+
+    :param value: anything; text is no number.
+    """
+    if isinstance(value, (str, bytes, bool)):
+        return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return np.nan
 
 
 def check_row_numbers(name: str, rows: Any, num_rows: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from gpflow.inducing_variables import (
     InducingVariables,
@@ -19,7 +20,13 @@ from gpflow.inducing_variables import (
 from gpflow.kernels import Kernel, MultioutputKernel, SeparateIndependent, SharedIndependent
 from gpflow.mean_functions import MeanFunction, Zero
 
-__all__ = ["OutputSpan", "for_conditional", "independent_kernels", "output_spans"]
+__all__ = [
+    "OutputSpan",
+    "check_columns",
+    "for_conditional",
+    "independent_kernels",
+    "output_spans",
+]
 
 
 class OutputSpan(NamedTuple):
@@ -79,6 +86,41 @@ def independent_kernels(kernel: Any, num_latent_gps: int) -> list[Kernel]:
             "rank)."
         )
     return [kernel]
+
+
+def check_columns(kernel: Kernel, num_columns: int) -> None:
+    """Refuse a kernel that is made for other columns than there are.
+
+    TensorFlow would say so in terms of shapes, when the kernel is first computed.
+
+    :param kernel: of any kind; what it is made of is looked at, too.
+    :param num_columns: D.
+    :raises ValueError: naming the numbers of columns.
+    """
+    parts = getattr(kernel, "kernels", None) or [
+        part for part in (getattr(kernel, "kernel", None),) if isinstance(part, Kernel)
+    ]
+    for part in parts:
+        check_columns(part, num_columns)
+    if parts:
+        return
+    columns, name = kernel.active_dims, type(kernel).__name__
+    if isinstance(columns, slice):
+        active = len(range(*columns.indices(num_columns)))
+    else:
+        active, last = len(columns), int(np.max(columns, initial=0))
+        if last >= num_columns:
+            raise ValueError(
+                f"kernel has a {name} with active_dims up to {last}, but X has {num_columns} columns, "
+                f"which are counted from 0. Use columns up to {num_columns - 1}."
+            )
+    for parameter in ("lengthscales", "variance"):
+        shape: Any = getattr(getattr(kernel, parameter, None), "shape", ())
+        if len(shape) == 1 and shape[0] not in (None, 1, active):
+            raise ValueError(
+                f"kernel has a {name} with {shape[0]} {parameter}, one for each column, but of X it "
+                f"sees {active} columns. Pass one, or {active}."
+            )
 
 
 def output_spans(kernel: Any, num_latent_gps: int, inducing: Any = None) -> list[OutputSpan]:

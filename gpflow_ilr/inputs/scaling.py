@@ -1,10 +1,11 @@
 """Columns brought to one scale, in a way that a few wild values cannot spoil.
 
-Kernels measure distances, so what a column's numbers look like matters as much as the model. Two ways,
-neither of which is always better: :class:`Standardised` keeps the shape of a column and only cuts off
-its tails; :class:`NormalQuantiles` makes every column Gaussian, which suits long tails and hurts
-columns that share a scale, such as pixels. Both are fitted to training rows and applied, by TensorFlow
-ops, to any others.
+Kernels measure distances, so what a column's numbers look like matters as much as the model. Three
+ways, none of which is always better: :class:`Standardised` keeps the shape of a column and only cuts
+off its tails; :class:`NormalQuantiles` makes every column Gaussian, which suits long tails;
+:class:`OneScale` keeps the proportions of columns that share a unit, such as pixels, where one that
+hardly varies is not to count as much as any other. They are fitted to training rows and applied, by
+TensorFlow ops, to any others.
 """
 
 from __future__ import annotations
@@ -17,7 +18,15 @@ from gpflow.base import InputData
 
 from gpflow_ilr.inputs.rows import as_inputs, as_rows
 
-__all__ = ["SCALINGS", "NormalQuantiles", "Scaling", "Standardised"]
+__all__ = [
+    "ONE_SCALE",
+    "SCALINGS",
+    "NormalQuantiles",
+    "OneScale",
+    "Scaling",
+    "Standardised",
+    "suitable_scalings",
+]
 
 TAIL = 1e-3
 """The share of a column's values that is cut off at either end."""
@@ -27,6 +36,12 @@ REACH = 10.0
 
 NUM_QUANTILES = 1000
 """Quantiles between which the distribution of a column is linear."""
+
+LEAST_PART = 0.25
+"""The part of the columns, beside the first, that must count: else their units are not the same."""
+
+LEAST_RATIO = 1.5
+"""Of the largest spread to the smallest, below which columns have one scale already."""
 
 
 class Scaling(tf.Module, abc.ABC):
@@ -40,6 +55,11 @@ class Scaling(tf.Module, abc.ABC):
         rows = as_rows(X).numpy()
         self.num_columns = int(rows.shape[1])
         self._fit(rows)
+
+    @property
+    def is_suitable(self) -> bool:
+        """Whether the training rows are such that it can be worth trying."""
+        return True
 
     @abc.abstractmethod
     def _fit(self, X: np.ndarray) -> None:
@@ -66,16 +86,58 @@ class Standardised(Scaling):
 
     def _fit(self, X: np.ndarray) -> None:
         low, first, third, high = np.quantile(X, [TAIL, 0.25, 0.75, 1.0 - TAIL], axis=0)
-        # Of few rows the glitches may be more than the tail; where half of them are equal, no matter.
-        reach = np.where(third > first, REACH * (third - first), np.inf)
+        # Of few rows the glitches may be more than the tail.
+        reach = REACH * self._ranges(third - first)
         self._low, self._high = np.maximum(low, first - reach), np.minimum(high, third + reach)
         clipped = np.clip(X, self._low, self._high)
-        spread = np.std(clipped, axis=0)
         self._mean = np.mean(clipped, axis=0)
-        self._spread = np.where(spread > 0.0, spread, 1.0)  # a constant column stays constant
+        self._spread = self._divisor(np.std(clipped, axis=0))
+
+    def _ranges(self, interquartile: np.ndarray) -> np.ndarray:
+        """What the reach of each column is a multiple of, [D]."""
+        # Where half of the values are equal, a wild one spoils its own column and no other.
+        return np.where(interquartile > 0.0, interquartile, np.inf)
+
+    def _divisor(self, spreads: np.ndarray) -> np.ndarray:
+        """What each column is divided by, [D]."""
+        return np.where(spreads > 0.0, spreads, 1.0)  # a constant column stays constant
 
     def _scale(self, X: tf.Tensor) -> tf.Tensor:
         return (tf.clip_by_value(X, self._low, self._high) - self._mean) / self._spread
+
+
+class OneScale(Standardised):
+    """Columns cut off as in :class:`Standardised`, centred, and all divided by one number.
+
+    The number is the root of their mean variance, so that squared distances are as large as there.
+
+    :param X: [N, D], the training rows.
+    """
+
+    def _ranges(self, interquartile: np.ndarray) -> np.ndarray:
+        # A wild value would spoil the scale of all. Where half of a column's values are equal, as at
+        # the border of images, the others say how far values reach.
+        varied = interquartile[interquartile > 0.0]
+        typical = np.median(varied) if len(varied) else np.inf
+        return np.where(interquartile > 0.0, interquartile, typical)
+
+    def _divisor(self, spreads: np.ndarray) -> np.ndarray:
+        self._spreads = spreads[spreads > 0.0]
+        scale = np.sqrt(np.mean(np.square(self._spreads))) if len(self._spreads) else 1.0
+        return np.full(len(spreads), scale)
+
+    @property
+    def is_suitable(self) -> bool:
+        """Whether enough columns would count, and whether their spreads differ at all.
+
+        Squared distances are sums over columns, in proportion to their variances v; as if (Σv)²/Σv²
+        columns counted, which is 1 if one is in so small a unit that its numbers hide all others.
+        """
+        v = np.square(self._spreads)
+        if len(v) < 2 or np.max(v) < LEAST_RATIO**2 * np.min(v):
+            return False
+        count = np.sum(v) ** 2 / np.sum(np.square(v))
+        return bool(count - 1.0 >= LEAST_PART * (len(v) - 1))
 
 
 class NormalQuantiles(Scaling):
@@ -106,8 +168,21 @@ class NormalQuantiles(Scaling):
         return tf.reshape(tf.transpose(tf.math.ndtri(rank)), tf.shape(X))
 
 
+ONE_SCALE = "one scale"
+"""The name of the scaling that lengthscales for each column make superfluous."""
+
 SCALINGS: dict[str, type[Scaling]] = {
     "standardised": Standardised,
     "normal quantiles": NormalQuantiles,
+    ONE_SCALE: OneScale,
 }
 """The ways to scale columns, by name."""
+
+
+def suitable_scalings(X: InputData) -> dict[str, Scaling]:
+    """Those scalings that can be worth trying, fitted, by name; the first always is.
+
+    :param X: [N, D], the training rows.
+    """
+    fitted = {name: scaling(X) for name, scaling in SCALINGS.items()}
+    return {name: scaling for name, scaling in fitted.items() if scaling.is_suitable}

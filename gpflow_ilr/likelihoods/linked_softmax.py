@@ -142,7 +142,13 @@ def _mixing_start(
                 "mixing."
             )
         return np.eye(rank, num_latent_gps) if mixing else None
-    start = np.asarray(mixing, dtype=np.float64)
+    try:
+        start = np.asarray(mixing, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"mixing must be True, False or a matrix [{rank}, {num_latent_gps or 'num_latent_gps'}], "
+            f"but is {mixing!r}. Pass True for one that starts at the identity."
+        ) from None
     if start.ndim != 2 or start.shape[0] != rank or num_latent_gps not in (None, start.shape[-1]):
         raise ValueError(
             f"mixing must be True, False or a matrix [{rank}, {num_latent_gps or 'num_latent_gps'}], "

@@ -15,7 +15,7 @@ from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
-from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
+from gpflow.models.util import InducingVariablesLike
 
 from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals
 from gpflow_ilr.codes import LabelCode
@@ -37,6 +37,7 @@ from gpflow_ilr.collapsed.statistics import (
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
+from gpflow_ilr.inputs.model_parts import as_inducing_variable
 from gpflow_ilr.inputs.rows import LabelledRows
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import inducing_covariance
@@ -80,7 +81,7 @@ class CollapsedClassifier(ConjugateClassifier):
         if chunk_size is not None:
             check_count("chunk_size", chunk_size)
         super().__init__(data, kernel, code, mean_function, objective, nodes)
-        self.inducing_variable: InducingVariables = inducingpoint_wrapper(inducing_variable)
+        self.inducing_variable: InducingVariables = as_inducing_variable(inducing_variable)
         self.chunk_size = chunk_size
         self._rows: Rows | None = None
         self._kept: KeptStatistics | None = None
@@ -93,8 +94,8 @@ class CollapsedClassifier(ConjugateClassifier):
         shape = inducing.Z.shape
         if shape[0] == 0 or shape[-1] != self.num_columns:
             raise ValueError(
-                f"Inducing inputs must have shape [M, {self.num_columns}] with M ≥ 1, as many "
-                f"columns as X, but have {list(shape)}."
+                f"inducing_variable must have shape [M, {self.num_columns}] with M ≥ 1, as many "
+                f"columns as X, but has {list(shape)}. Pass rows like those of X."
             )
 
     def change_rows(

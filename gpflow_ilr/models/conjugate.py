@@ -28,7 +28,8 @@ from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spaced
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
-from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
+from gpflow_ilr.inputs.kernels import OutputSpan, check_columns, output_spans
+from gpflow_ilr.inputs.model_parts import check_function
 from gpflow_ilr.inputs.rows import LabelledRows, as_column, as_inputs, check_data
 from gpflow_ilr.likelihoods import CodeSoftmax
 from gpflow_ilr.linalg.row_chunks import map_rows
@@ -83,6 +84,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
     ) -> None:
         if objective not in ("evidence", "loo"):
             raise ValueError(f"objective must be 'evidence' or 'loo', but is {objective!r}.")
+        check_function("mean_function", mean_function, "gpflow.mean_functions.Constant()")
         likelihood = CodeSoftmax(code, nodes)
         super().__init__(kernel, likelihood, mean_function, num_latent_gps=code.num_outputs)
         refuse_keras_layers(self, type(self).__name__)
@@ -111,6 +113,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
     @data.setter
     def data(self, data: RegressionData) -> None:
         rows = check_data(data, self.code.num_classes)
+        check_columns(self.kernel, rows.X.shape[-1])
         self.code.features(rows.labels[:1])  # refuses soft labels where the code has none
         columns = self.mean_function(rows.X[:1]).shape[-1]
         if columns not in (1, self.num_latent_gps):

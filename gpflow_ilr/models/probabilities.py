@@ -18,6 +18,7 @@ from gpflow.conditionals.util import sample_mvn
 
 from gpflow_ilr.expectations import Sobol, expected_entropy, expected_softmax, softmax_variance
 from gpflow_ilr.expectations.logarithms import entropy
+from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.jitter import safe_jitter
 from gpflow_ilr.linalg.row_chunks import map_rows
@@ -168,6 +169,8 @@ def predict_f_samples(
     """
     if full_cov and full_output_cov:
         raise NotImplementedError("predict_f_samples takes full_cov or full_output_cov, not both.")
+    if num_samples is not None:
+        check_count("num_samples", num_samples)
     X = as_inputs(Xnew, self.num_columns)
     mean, cov = self.predict_f(X, full_cov, full_output_cov)
     with safe_jitter(lambda: self.prior_variance(X)):

@@ -21,13 +21,14 @@ from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import SVGP
-from gpflow.models.util import InducingVariablesLike, inducingpoint_wrapper
+from gpflow.models.util import InducingVariablesLike
 from gpflow.posteriors import BasePosterior, PrecomputeCacheType
 
 from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import for_conditional, output_spans
+from gpflow_ilr.inputs.model_parts import as_inducing_variable, check_function, check_num_data
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.linalg.jitter import safe_jitter
@@ -65,8 +66,12 @@ class ClassifierSVGP(SVGP):
         inducing_variable: InducingVariablesLike,
         **options: Any,
     ) -> None:
+        check_function(
+            "mean_function", options.get("mean_function"), "gpflow.mean_functions.Zero()"
+        )
+        check_num_data(options.get("num_data"))
         kernel, inducing_variable = for_conditional(
-            kernel, inducingpoint_wrapper(inducing_variable), likelihood.latent_dim
+            kernel, as_inducing_variable(inducing_variable), likelihood.latent_dim
         )
         super().__init__(
             kernel,

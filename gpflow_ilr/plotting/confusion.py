@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_ilr.plotting.arguments import as_classes, as_probabilities, names_of
+from gpflow_ilr.inputs.probabilities import as_classes, as_probabilities
+from gpflow_ilr.plotting.arguments import names_of
 from gpflow_ilr.plotting.axes import Axes, drawn_into
 
 __all__ = ["confusion_by_confidence", "plot_confusion"]

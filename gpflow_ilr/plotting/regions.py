@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.probabilities import as_classes, as_probabilities
 from gpflow_ilr.inputs.rows import as_rows
-from gpflow_ilr.plotting.arguments import as_classes, as_probabilities, names_of
+from gpflow_ilr.plotting.arguments import names_of
 from gpflow_ilr.plotting.axes import Axes, class_colours, drawn_into, legend
 
 __all__ = ["plot_decision_regions", "region_colours"]

@@ -13,8 +13,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gpflow_ilr.inputs.probabilities import as_classes, as_probabilities
 from gpflow_ilr.metrics import ReliabilityCurve, reliability_curve
-from gpflow_ilr.plotting.arguments import as_classes, as_probabilities, check_share, names_of
+from gpflow_ilr.plotting.arguments import check_share, names_of
 from gpflow_ilr.plotting.axes import BLUE, GREY, Axes, class_colours, drawn_into, legend
 from gpflow_ilr.plotting.chance import chance_band
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_ilr.plotting.arguments import as_classes, as_probabilities, names_of
+from gpflow_ilr.inputs.probabilities import as_classes, as_probabilities
+from gpflow_ilr.plotting.arguments import names_of
 from gpflow_ilr.plotting.axes import GREY, Axes, class_colours, drawn_into
 
 __all__ = ["CORNERS", "on_triangle", "plot_simplex"]

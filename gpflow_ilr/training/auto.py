@@ -7,6 +7,7 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData
 
+from gpflow_ilr.inputs.counts import check_seed, number_or_nan
 from gpflow_ilr.inputs.labels import as_labels
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.training.few_rows import choose_for_few_rows
@@ -57,10 +58,11 @@ def fit_auto(
     """Choose scaling, kernel and model by held-out labels, and fit them.
 
     Up to 1,500 rows everything is judged by folds, above by rows that the kernel has not seen. Tried
-    are columns that are standardised or mapped to normal quantiles; several families of kernels, with
-    one lengthscale or one for each column; exact models or nearest neighbours; inducing inputs with
-    natural gradients of the exact likelihood. Those that help are mixed. ``report`` of what is returned
-    says what was tried, what it promised, and what it took.
+    are columns that are standardised, mapped to normal quantiles or, where they share a unit, divided
+    by one scale; several families of kernels, with one lengthscale or one for each column; exact models
+    or nearest neighbours; inducing inputs with natural gradients of the exact likelihood. Those that
+    help are mixed. ``report`` of what is returned says what was tried, what it promised, and what it
+    took.
 
     :param X: [N, D], raw: no need to scale them.
     :param y: class indices, [N] or [N, 1], or one-hot rows [N, K].
@@ -82,10 +84,9 @@ def fit_auto(
     if len(rows) < 2:
         raise ValueError("X has one row: fit_auto holds rows out, and needs at least two.")
     for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
-        if not value > 0:
-            raise ValueError(f"{name} must be positive, but is {value!r}.")
-    if seed < 0:
-        raise ValueError(f"seed must not be negative, but is {seed!r}.")
+        if not number_or_nan(value) > 0:
+            raise ValueError(f"{name} must be a positive number, but is {value!r}.")
+    check_seed(seed)
     report, budget = Report(progress=progress), Budget(max_seconds, max_bytes)
     choose = choose_for_few_rows if len(rows) <= FEW_ROWS else choose_for_many_rows
     classifier = choose(rows, labels.numpy(), num_classes, budget, report, seed)

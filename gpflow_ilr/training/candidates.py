@@ -29,6 +29,9 @@ _PRIOR_ROWS = 0.3
 _ROUNDS = 5000
 """Of EM, at most: shares of models that do not help fall slowly."""
 
+_ENOUGH, _HOPELESS = 100, 2.0
+"""Labels, and standard errors by which a model must be worse than the best, to be given up early."""
+
 Build = Callable[[], Any]
 
 
@@ -147,6 +150,21 @@ class Candidates:
     def smallest(self) -> float:
         """The smallest NLL so far."""
         return min(candidate.trial.nll for candidate in self._all)
+
+    def is_hopeless(self, nll: np.ndarray, seen: np.ndarray) -> bool:
+        """Whether a model is worse than the best so far, by more than luck would have it.
+
+        Few labels cannot say so: a cautious model is a little worse in all rows but those few in which
+        the other errs.
+
+        :param nll: of those labels that it has predicted, [m].
+        :param seen: which of the held-out labels these are, [n].
+        """
+        best = min(self._all, key=lambda candidate: candidate.trial.nll)
+        excess = nll - best.nll[seen]
+        return len(excess) >= _ENOUGH and bool(
+            np.mean(excess) > _HOPELESS * np.std(excess) / np.sqrt(len(excess))
+        )
 
     def best(self) -> Any:
         """The best mixture, or the only model in it."""

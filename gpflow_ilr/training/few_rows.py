@@ -21,7 +21,7 @@ from gpflow_ilr.calibration.search import SMOOTHING_BOUNDS, choose_sharpness
 from gpflow_ilr.codes import sharpness_of
 from gpflow_ilr.expectations import expected_softmax
 from gpflow_ilr.inputs.rows import LabelledRows
-from gpflow_ilr.inputs.scaling import SCALINGS
+from gpflow_ilr.inputs.scaling import SCALINGS, suitable_scalings
 from gpflow_ilr.models import ILRGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier, label_nll
@@ -37,6 +37,8 @@ MANY_FOLDS = 500
 """Below so many rows there are five folds, else three."""
 NUM_INDUCING = 128
 MAX_STEPS, CHECK_EVERY = 120, 10
+FURTHER = 4
+"""Looks that a fold goes on after twice the best of those before."""
 LONG_STEPS = {"natural_step": 0.5, "learning_rate": 0.2}
 """All rows are one batch, which needs no small steps."""
 _SHARPNESSES = 25
@@ -71,19 +73,25 @@ def choose_for_few_rows(
     num_folds = min(5 if len(X) < MANY_FOLDS else 3, len(X))
     report.criterion = f"is that of {num_folds} folds, each predicted from the others"
     search = _Search(X, y, num_classes, stratified_folds(y, num_folds, seed), report)
+    scalings = suitable_scalings(X)
     tried = ranked_settings(
         search.exact,
         X.shape[1],
+        scalings,
         [*FAMILIES, *LINEAR_FAMILIES],
         lambda: budget.elapsed > SCREENING * budget.max_seconds,
     )
     if not tried[0].ard:  # so many lengthscales have not earned their place, not even in a mixture
         search.candidates.leave_out_ard()
-    # Natural gradients from a plane are logistic regression, which its closed form is far from.
-    planes = [setting for setting in tried[1:] if setting.family == LINEAR]
-    for setting in [tried[0], *planes]:
-        if budget.remaining:
-            search.polished(setting, budget, seed)
+    # Natural gradients from a plane are logistic regression, which its closed form is far from, and so
+    # is the scaling that suits it from the one that suits a curve.
+    planes = [Setting(scaling, LINEAR, ard=False) for scaling in scalings]
+    for setting in dict.fromkeys([tried[0], *planes]):
+        if not budget.remaining:
+            break
+        if setting not in search.models:
+            search.exact(setting)
+        search.polished(setting, budget, seed)
     return search.candidates.best()
 
 
@@ -103,6 +111,8 @@ class _Search:
         self.X, self.y, self.num_classes, self.folds = X, y, num_classes, folds
         self.candidates = Candidates(y, report)
         self.models: dict[Setting, list[ILRGPR]] = {}
+        """Of each setting, the exact model without each fold."""
+        self._whole: dict[Setting, ILRGPR] = {}
 
     def parts(self, setting: Setting) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """For each fold, which rows are in it, and the others and these, as the others scale them.
@@ -118,12 +128,12 @@ class _Search:
 
     def exact(self, setting: Setting) -> np.ndarray:
         """The exact model, by folds; the NLL of each label."""
-        *folds, _ = parts = self.parts(setting)
+        *folds, _ = self.parts(setting)
         models = setting.fitted_to_each(
-            [(X, self.y[~held_out]) for held_out, X, _ in parts], self.num_classes
+            [(X, self.y[~held_out]) for held_out, X, _ in folds], self.num_classes
         )
         marginals, order = [], []
-        for model, (held_out, _, X_held_out) in zip(models, folds, strict=False):
+        for model, (held_out, _, X_held_out) in zip(models, folds, strict=True):
             labels = tf.constant(self.y[held_out], tf.int32)
             marginals.append(model.held_out(LabelledRows(tf.constant(X_held_out), labels)))
             order.append(np.flatnonzero(held_out))
@@ -142,8 +152,16 @@ class _Search:
         for model in models:
             model.code.sharpness.assign(sharpness)
         self.models[setting] = models
-        build = lambda: self._scaled(setting, models[-1])  # noqa: E731
+        build = lambda: self._scaled(setting, self.whole(setting))  # noqa: E731
         return self.candidates.add("exact", setting, p, "", build)
+
+    def whole(self, setting: Setting) -> ILRGPR:
+        """The exact model of all rows, fitted when it is asked for: most settings are not chosen."""
+        if setting not in self._whole:
+            *_, (_, X, _) = self.parts(setting)
+            self._whole[setting] = setting.fitted(X, self.y, self.num_classes)
+            self._whole[setting].code.sharpness.assign(self.models[setting][0].code.sharpness)
+        return self._whole[setting]
 
     def _scaled(self, setting: Setting, model: Any) -> ScaledClassifier:
         return ScaledClassifier(SCALINGS[setting.scaling](self.X), model)
@@ -161,28 +179,39 @@ class _Search:
         )
 
         def restart(i: int) -> None:
-            """Go back to the exact posterior without fold i."""
+            """Go back to the exact posterior without fold i, or of all rows after the last."""
             for variable, values in zip(rows, self._rows(parts[i]), strict=True):
                 variable.assign(values)
-            start = uncollapsed(self.models[setting][i], most, seed)
+            exact = self.models[setting][i] if i < len(folds) else self.whole(setting)
+            start = uncollapsed(exact, most, seed)
             gpflow.utilities.multiple_assign(model, gpflow.utilities.read_values(start))
             steps.restart()
 
+        seen = np.zeros(len(self.y), bool)
+        most_steps, best = len(counts), 0
         for i, (held_out, _, X_held_out) in enumerate(folds):
             start = budget.elapsed
             restart(i)
-            for k in range(len(counts)):
+            for k in range(most_steps):
                 if not steps.take(CHECK_EVERY):
                     return
                 p[k, held_out] = model.predict_y(X_held_out)[0].numpy()
+            seen |= held_out
+            nll = np.stack([label_nll(each[seen], self.y[seen]) for each in p[:most_steps]])
+            best = int(np.argmin(np.mean(nll, axis=1)))
+            # Later folds need not go where those before have long been past their best.
+            most_steps = min(most_steps, 2 * (best + 1) + FURTHER)
+            if self.candidates.is_hopeless(nll[best], seen):
+                given_up = f"given up after {i + 1} of {len(folds)} folds"
+                self.candidates.note("polished", setting, nll[best], given_up)
+                return
             if (budget.elapsed - start) * (len(parts) - i) > budget.remaining:
                 return
-        best = int(np.argmin([np.mean(label_nll(each, self.y)) for each in p]))
 
         def build() -> ScaledClassifier:
-            restart(-1)
+            restart(len(folds))
             done = steps.take(counts[best])
-            return self._scaled(setting, model if done else self.models[setting][-1])
+            return self._scaled(setting, model if done else self.whole(setting))
 
         remark = f"{counts[best]} natural-gradient steps"
         self.candidates.add("polished", setting, p[best], remark, build)

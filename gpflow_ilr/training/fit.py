@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -12,6 +12,8 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
+from gpflow_ilr.inputs.counts import check_seed
+from gpflow_ilr.inputs.model_parts import check_function, check_model
 from gpflow_ilr.training.held_out import HeldOut
 from gpflow_ilr.training.lbfgs import LBFGS
 from gpflow_ilr.training.losses import Loss, training_loss
@@ -85,14 +87,25 @@ def fit(
     :raises ValueError: if an argument does not fit the model or the others.
     :raises tf.errors.InvalidArgumentError: if the loss fails where training starts.
     """
+    check_model(model)
     check_limits(max_iterations, check_every, patience, max_seconds)
     check_lengths(natural_step, learning_rate)
+    check_seed(seed)
+    check_function("callback", callback, "a function of step and loss")
+    check_function("monitor", monitor, "a gpflow.monitor.Monitor")
     loss = training_loss(model, data, batch_size, seed, compile)
     method = chosen_method(method, model, loss.has_minibatches)
     q = (model.q_mu, model.q_sqrt) if method == "natural" else None
     in_q = [p.unconstrained_variable for p in q or ()]
     if variables is None:
         variables = [v for v in model.trainable_variables if all(v is not x for x in in_q)]
+    elif not isinstance(variables, Iterable) or not all(
+        isinstance(variable, tf.Variable) for variable in variables
+    ):
+        raise TypeError(
+            f"variables must be a sequence of tf.Variable, but is {variables!r}. Pass, for example, "
+            "model.kernel.trainable_variables."
+        )
     if not (variables or q):
         raise ValueError(
             f"variables has nothing to train: {type(model).__name__} needs at least one."

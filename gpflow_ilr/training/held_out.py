@@ -10,7 +10,7 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
-from gpflow_ilr.models.batches import as_batch
+from gpflow_ilr.training.labelled_rows import labelled_rows
 
 __all__ = ["HeldOut"]
 
@@ -30,18 +30,9 @@ class HeldOut:
     """
 
     def __init__(self, model: GPModel, rows: RegressionData, compile: bool = True) -> None:  # noqa: A002
-        if not isinstance(rows, (tuple, list)) or len(rows) not in (2, 3):
-            raise ValueError(
-                "validation must be rows (X, y), or (X, y, weights), but is of type "
-                f"{type(rows).__name__}. Pass arrays; of a dataset, take some batches."
-            )
-        checked = as_batch(rows, getattr(model, "num_columns", None))
+        checked = labelled_rows(model, rows, "validation")
         self.rows = checked[:2]
         self.weights = checked[2].numpy() if len(checked) == 3 else None
-        if not len(self.rows[0]):
-            raise ValueError(
-                "validation must be rows (X, y), but has none: pass some, or leave it out."
-            )
         self.labels = rows[1]
 
         def compiled(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:

@@ -12,6 +12,7 @@ from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.models.batches import as_batch, missing_num_data
+from gpflow_ilr.training.labelled_rows import labelled_rows
 
 __all__ = ["Loss", "minibatch_loss", "training_loss"]
 
@@ -87,7 +88,7 @@ def training_loss(
     if data is None:
         return Loss(model.training_loss_closure(compile=False), False, True)
     if not is_dataset:
-        rows = as_batch(data, getattr(model, "num_columns", None))
+        rows = labelled_rows(model, data)
         size = len(rows[0]) if batch_size is None else batch_size
         if size < len(rows[0]):
             _check_num_data(model)

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_ilr.calibration.criterion import Marginals, label_nll
-from gpflow_ilr.inputs.scaling import SCALINGS, Scaling
+from gpflow_ilr.inputs.scaling import Scaling, suitable_scalings
 from gpflow_ilr.models import ILRGPR, ILRNNGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier
@@ -50,7 +50,7 @@ def choose_for_many_rows(
     :param seed: of the samples.
     """
     report.criterion = "is that of left-out rows that have not trained the kernel"
-    scalings = {name: scaling(X) for name, scaling in SCALINGS.items()}
+    scalings = suitable_scalings(X)
     rows = {name: scaling(X).numpy() for name, scaling in scalings.items()}
     order = np.random.default_rng(seed).permutation(len(X))
     sample = min(LARGE_SAMPLE, len(X) // 2)
@@ -58,6 +58,7 @@ def choose_for_many_rows(
     setting, *others = ranked_settings(
         search.screened,
         X.shape[1],
+        scalings,
         FAMILIES,
         lambda: budget.elapsed > SCREENING * budget.max_seconds,
     )

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from gpflow.base import Parameter
 
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, number_or_nan
 
 __all__ = ["Method", "check_limits", "check_lengths", "chosen_method"]
 
@@ -57,7 +57,7 @@ def check_limits(
     check_count("max_iterations", max_iterations)
     check_count("check_every", check_every)
     check_count("patience", patience)
-    if max_seconds is not None and not max_seconds > 0.0:
+    if max_seconds is not None and not number_or_nan(max_seconds) > 0.0:
         raise ValueError(
             f"max_seconds must be positive, or None for no limit, but is {max_seconds!r}."
         )
@@ -70,7 +70,7 @@ def check_lengths(natural_step: float, learning_rate: float) -> None:
     :param learning_rate: of Adam.
     :raises ValueError: if one is out of its range.
     """
-    if not 0.0 < natural_step <= 1.0:
-        raise ValueError(f"natural_step must be in (0, 1], but is {natural_step!r}.")
-    if not learning_rate > 0.0:
-        raise ValueError(f"learning_rate must be positive, but is {learning_rate!r}.")
+    if not 0.0 < number_or_nan(natural_step) <= 1.0:
+        raise ValueError(f"natural_step must be in (0, 1], but is {natural_step!r}. Try 0.1.")
+    if not number_or_nan(learning_rate) > 0.0:
+        raise ValueError(f"learning_rate must be positive, but is {learning_rate!r}. Try 0.01.")

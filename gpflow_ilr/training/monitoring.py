@@ -19,6 +19,9 @@ from gpflow.models import GPModel
 from gpflow.monitor import ToTensorBoard
 
 from gpflow_ilr import metrics
+from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.model_parts import check_model
+from gpflow_ilr.inputs.paths import check_path
 from gpflow_ilr.training.held_out import HeldOut
 
 __all__ = ["CalibrationToTensorBoard"]
@@ -54,6 +57,9 @@ class CalibrationToTensorBoard(ToTensorBoard):
                 "CalibrationToTensorBoard needs the package tensorboard: "
                 "pip install 'gpflow_ilr[tensorboard]'."
             )
+        check_model(model)
+        check_count("num_bins", num_bins)
+        check_path("log_dir", log_dir)
         self._held_out = HeldOut(model, validation)
         super().__init__(str(log_dir))
         self._picture, self._num_bins, self._name = picture, num_bins, name

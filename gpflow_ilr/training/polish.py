@@ -18,9 +18,10 @@ import tensorflow as tf
 from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
-from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.models.batches import as_batch
+from gpflow_ilr.inputs.counts import check_count, check_seed
+from gpflow_ilr.inputs.model_parts import check_function
 from gpflow_ilr.training.held_out import HeldOut
+from gpflow_ilr.training.labelled_rows import labelled_rows
 from gpflow_ilr.training.losses import minibatch_loss
 from gpflow_ilr.training.methods import check_lengths, check_limits
 from gpflow_ilr.training.steps import NaturalSteps, take_steps
@@ -95,14 +96,22 @@ def polish(
     :param report: called with the step and the held-out NLL at each look.
     :raises ValueError: if rows are missing, or an option is out of its range.
     """
+    if not isinstance(model, SVGP):
+        raise TypeError(
+            f"model must be an SVGP, but is of type {type(model).__name__}. Pass an ILRSVGP, best from "
+            "ILRSVGP.from_collapsed(model)."
+        )
     check_count("batch_size", batch_size)
     check_count("max_steps", max_steps)
     check_limits(max_steps, check_every, patience, max_seconds)
     check_lengths(natural_step, learning_rate)
+    check_seed(seed)
+    check_function("loss", loss, "model.training_loss_closure(iterator, compile=False)")
+    check_function("report", report, "a function of step and NLL")
     if loss is None:
         if data is None:
-            raise ValueError("polish needs data, training rows (X, y), or a loss.")
-        rows = as_batch(data)
+            raise ValueError("data is missing: polish needs training rows (X, y), or a loss.")
+        rows = labelled_rows(model, data)
         if validation is None:
             rows, validation = _split(rows, seed)
         loss = minibatch_loss(model, rows, batch_size, seed)

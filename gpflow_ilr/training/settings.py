@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from gpflow.kernels import Constant, IsotropicStationary, Kernel, Linear, Sum
 
-from gpflow_ilr.inputs.scaling import SCALINGS
+from gpflow_ilr.inputs.scaling import ONE_SCALE
 from gpflow_ilr.models import ILRGPR
 from gpflow_ilr.starting import starting_kernel
 from gpflow_ilr.training.fit import fit
@@ -134,6 +134,7 @@ def _assign(model: ILRGPR, other: ILRGPR) -> None:
 def ranked_settings(
     score: Callable[[Setting], np.ndarray],
     num_columns: int,
+    scalings: Iterable[str],
     families: Iterable[str],
     is_over: Callable[[], bool],
 ) -> list[Setting]:
@@ -144,6 +145,7 @@ def ranked_settings(
 
     :param score: NLL of each held-out label with a setting, of the same rows for all.
     :param num_columns: D.
+    :param scalings: names of scalings.
     :param families: names of families; scaling and lengthscales are chosen with the first.
     :param is_over: whether no more are to be tried.
     """
@@ -160,9 +162,11 @@ def ranked_settings(
         return min(tried or nll, key=lambda setting: float(np.mean(nll[setting])))
 
     first, *others = families
-    best = best_of(Setting(scaling, first, ard=False) for scaling in SCALINGS)
+    scalings = list(scalings)
+    best = best_of(Setting(scaling, first, ard=False) for scaling in scalings)
     if num_columns > 1:
-        each = best_of(Setting(scaling, first, ard=True) for scaling in SCALINGS)
+        # With one scale for all they would be those of standardised columns, in other units.
+        each = best_of(Setting(s, first, ard=True) for s in scalings if s != ONE_SCALE)
         gain = nll[best] - nll[each]
         if np.mean(gain) > np.std(gain) / np.sqrt(len(gain)):
             best = each

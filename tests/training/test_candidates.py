@@ -62,6 +62,21 @@ def test_the_best_is_built_alone_where_no_other_helps() -> None:
     assert report.chosen.nll == pytest.approx(-np.log(0.95)) == candidates.smallest
 
 
+@pytest.mark.parametrize(
+    ("num_seen", "otherwise", "hopeless"), [(150, 0.3, True), (150, 0.949, False), (50, 0.3, False)]
+)
+def test_a_model_is_given_up_where_many_labels_say_that_it_is_worse(
+    num_seen: int, otherwise: float, hopeless: bool
+) -> None:
+    candidates = Candidates(LABELS, Report())
+    candidates.add("exact", ARD, right_in(slice(0)), "", lambda: None)
+    candidates.add("exact", ISO, right_in(slice(None)), "", lambda: None)
+    seen = np.arange(len(LABELS)) < num_seen
+    # Better than the best in every tenth row, and worse, by much or hardly, in the others.
+    nll = label_nll(right_in(slice(None, None, 10), 0.999, otherwise), LABELS)[seen]
+    assert candidates.is_hopeless(nll, seen) == hopeless
+
+
 def test_models_that_are_right_in_different_rows_are_mixed() -> None:
     report = Report()
     candidates = Candidates(LABELS, report)

@@ -10,7 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_wine, make_classification
 import gpflow_ilr as gi
 from gpflow_ilr.calibration.criterion import MeanNLL, label_nll
 from gpflow_ilr.calibration.search import choose_sharpness
-from gpflow_ilr.inputs.scaling import SCALINGS
+from gpflow_ilr.inputs.scaling import SCALINGS, suitable_scalings
 from gpflow_ilr.training import few_rows as module
 from gpflow_ilr.training.few_rows import (
     _Search,
@@ -66,6 +66,24 @@ def test_a_fold_is_predicted_by_a_model_that_has_not_seen_it() -> None:
     assert whole.model.num_data == 40
 
 
+def test_models_of_all_rows_are_fitted_for_what_is_chosen_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fitted = []
+    original = Setting.fitted
+    monkeypatch.setattr(
+        Setting, "fitted", lambda self, *rows: fitted.append(self) or original(self, *rows)
+    )
+    X, y = rows(40)
+    search = _Search(X, y, 3, stratified_folds(y, 2, 0), Report())
+    for scaling in ("standardised", "normal quantiles"):
+        search.exact(Setting(scaling, "SquaredExponential", ard=False))
+    assert not fitted
+    search.whole(SETTING)
+    assert search.whole(SETTING) is search.whole(SETTING)
+    assert fitted == [SETTING]
+
+
 @pytest.mark.parametrize("num_rows", [30, 3000])
 def test_the_sharpness_is_no_larger_than_labels_can_tell(num_rows: int) -> None:
     held_out, link = draw(3, num_rows, 3.0), link_of(3)
@@ -104,9 +122,9 @@ def test_natural_gradients_win_where_the_start_is_poor_and_keep_their_promise(
     report = Report()
     classifier = choose_for_few_rows(X, y, 3, Budget(1000.0, 1e9), report, 0)
     kinds = [trial.model for trial in report.trials]
-    assert kinds.count("exact") == 5
+    assert kinds.count("exact") == 6
     assert "3 folds" in report.criterion
-    assert kinds.count("polished") == 2  # of the best setting, and of planes
+    assert kinds.count("polished") == 3  # of the best setting, and of a plane in each scaling
     assert report.chosen in report.trials
     best = {kind: min(t.nll for t in report.trials if t.model == kind) for kind in kinds}
     assert best["polished"] < best["exact"] - 0.05
@@ -114,6 +132,41 @@ def test_natural_gradients_win_where_the_start_is_poor_and_keep_their_promise(
     X_new, y_new = rows(500, seed=1)
     nll = gi.metrics.negative_log_likelihood(classifier.predict_y(X_new)[0], y_new)
     assert nll < report.chosen.nll + 0.1
+
+
+@pytest.mark.parametrize("hopeless", [False, True])
+def test_later_folds_go_no_further_than_is_of_use(
+    hopeless: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+
+    class NoSteps:
+        """They change nothing, so that the first look is as good as any."""
+
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def restart(self) -> None:
+            looks.append(0)
+
+        def take(self, num_steps: int) -> bool:
+            assert num_steps == module.CHECK_EVERY
+            looks[-1] += 1
+            return True
+
+    X, y = rows(60)
+    report = Report()
+    search = _Search(X, y, 3, stratified_folds(y, 3, 0), report)
+    search.exact(SETTING)
+    monkeypatch.setattr(module, "NaturalSteps", NoSteps)
+    monkeypatch.setattr(search.candidates, "is_hopeless", lambda *_: hopeless)
+    search.polished(SETTING, Budget(1e6, 1e9), 0)
+    remark = report.trials[-1].remark
+    if hopeless:
+        assert looks == [12]
+        assert remark == "given up after 1 of 3 folds"
+    else:
+        assert looks == [12, 6, 6]
+        assert remark == "10 natural-gradient steps"
 
 
 def test_a_short_budget_still_gives_a_model() -> None:
@@ -155,5 +208,7 @@ def test_lengthscales_for_each_column_only_where_rows_pay_for_them(name: str, ar
     X, y = loaders[name]()
     report = Report()
     search = _Search(X, y, int(y.max()) + 1, stratified_folds(y, 3, 0), report)
-    chosen, *_ = ranked_settings(search.exact, X.shape[1], ["Matern52"], lambda: False)
+    chosen, *_ = ranked_settings(
+        search.exact, X.shape[1], suitable_scalings(X), ["Matern52"], lambda: False
+    )
     assert chosen.ard == ard

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from gpflow_ilr.inputs.scaling import ONE_SCALE
 from gpflow_ilr.training.settings import FAMILIES, LINEAR_FAMILIES, Setting, ranked_settings
 
+SCALINGS = ["standardised", "normal quantiles"]
 NOISE = np.tile([-1.0, 1.0], 200)
 
 
@@ -25,7 +27,7 @@ def test_scaling_lengthscales_and_family_are_chosen_in_turn() -> None:
     best = Setting("normal quantiles", "Matern32", ard=True)
     other = Setting("normal quantiles", "Matern52", ard=True)
     asked, score = scores({best: 0.5, other: 0.7})
-    assert ranked_settings(score, 3, FAMILIES, lambda: False)[:2] == [best, other]
+    assert ranked_settings(score, 3, SCALINGS, FAMILIES, lambda: False)[:2] == [best, other]
     assert len(asked) == len(set(asked)) == 4 + len(FAMILIES) - 1
 
 
@@ -37,19 +39,28 @@ def test_many_lengthscales_must_be_better_by_more_than_a_standard_error(
     _, score = scores(
         {Setting("standardised", family, ard=True): 1.0 - gain for family in FAMILIES}, spread=1.0
     )
-    assert ranked_settings(score, 3, FAMILIES, lambda: False)[0].ard == ard
+    assert ranked_settings(score, 3, SCALINGS, FAMILIES, lambda: False)[0].ard == ard
+
+
+def test_one_scale_competes_where_columns_have_one_lengthscale_only() -> None:
+    best = Setting(ONE_SCALE, "SquaredExponential", ard=False)
+    first = Setting(ONE_SCALE, "Matern52", ard=False)
+    asked, score = scores({best: 0.5, first: 0.7})
+    assert ranked_settings(score, 3, [*SCALINGS, ONE_SCALE], FAMILIES, lambda: False)[0] == best
+    assert len(asked) == 5 + len(FAMILIES) - 1
+    assert not any(setting.ard for setting in asked if setting.scaling == ONE_SCALE)
 
 
 def test_one_column_has_one_lengthscale() -> None:
     asked, score = scores({})
-    ranked_settings(score, 1, FAMILIES, lambda: False)
+    ranked_settings(score, 1, SCALINGS, FAMILIES, lambda: False)
     assert not any(setting.ard for setting in asked)
 
 
 def test_when_time_is_over_the_best_so_far_is_taken() -> None:
     best = Setting("normal quantiles", "Matern52", ard=False)
     asked, score = scores({best: 0.5})
-    assert ranked_settings(score, 3, FAMILIES, lambda: len(asked) >= 2)[0] == best
+    assert ranked_settings(score, 3, SCALINGS, FAMILIES, lambda: len(asked) >= 2)[0] == best
     assert len(asked) == 2
 
 
@@ -74,7 +85,7 @@ def test_a_plane_has_no_lengthscales_of_its_own_and_a_constant(
 ) -> None:
     X = rng.normal(size=(30, 3))
     asked, score = scores({Setting("standardised", "Matern52", ard=True): 0.1})
-    ranked_settings(score, 3, ["Matern52", family], lambda: False)
+    ranked_settings(score, 3, SCALINGS, ["Matern52", family], lambda: False)
     assert asked[-1] == Setting("standardised", family, ard=False)
     kernel = asked[-1].kernel(X, 3)
     # Second differences along a line: zero for a plane, which a curve is not.
