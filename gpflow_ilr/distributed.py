@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import RegressionData
 
 from gpflow_ilr.collapsed.statistics import GroupStatistics, Rows
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.svgp import ClassifierSVGP
 
@@ -32,7 +32,7 @@ __all__ = ["training_loss_closure", "share_statistics", "synchronise", "sum_over
 def training_loss_closure(
     model: CollapsedClassifier | ClassifierSVGP,
     strategy: tf.distribute.Strategy,
-    data: RegressionData | Iterator[RegressionData] | None = None,
+    data: LabelledData | Iterator[LabelledData] | None = None,
     variables: Sequence[tf.Variable] | None = None,
     compile: bool = True,  # noqa: A002 - GPflow's name
 ) -> Callable[[], tf.Tensor]:
@@ -213,7 +213,7 @@ def _summed(
 ) -> tf.Tensor:
     """Σ_r of the replicas' losses, with the sum of their gradients as its gradient."""
 
-    def value_and_gradient(shard: Rows | RegressionData) -> list[tf.Tensor]:
+    def value_and_gradient(shard: Rows | LabelledData) -> list[tf.Tensor]:
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(variables)
             loss = replica_loss(shard)

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
 
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.result import Calibration
@@ -25,7 +24,7 @@ from gpflow_ilr.calibration.search import (
     sharpness_at_limit,
 )
 from gpflow_ilr.codes import ILRCode
-from gpflow_ilr.inputs.rows import LabelledRows, check_data
+from gpflow_ilr.inputs.rows import LabelledData, LabelledRows, check_data
 
 __all__ = ["Calibratable", "calibrate", "smoothing"]
 
@@ -78,7 +77,7 @@ smoothing = property(
 
 def calibrate(
     self: Calibratable,
-    data: RegressionData | None = None,
+    data: LabelledData | None = None,
     *,
     trained_on: bool = False,
     noise: bool = False,
@@ -201,7 +200,7 @@ def _set_neighbours(model: Any, max_rows: int | None) -> bool:
     return True
 
 
-def _check_neighbours_can_be_chosen(model: Any, data: RegressionData | None) -> None:
+def _check_neighbours_can_be_chosen(model: Any, data: LabelledData | None) -> None:
     if not hasattr(model, "loo_at_counts"):
         raise ValueError(
             f"calibrate(neighbours=True) is for nearest-neighbour models, but this is a "
@@ -214,7 +213,7 @@ def _check_neighbours_can_be_chosen(model: Any, data: RegressionData | None) -> 
         )
 
 
-def _check_noise_can_be_chosen(model: Any, data: RegressionData | None) -> None:
+def _check_noise_can_be_chosen(model: Any, data: LabelledData | None) -> None:
     if not hasattr(model, "loo_at_noise"):
         raise ValueError(
             f"A {type(model).__name__} cannot choose its noise after training: its q(u) was trained "

@@ -7,10 +7,18 @@ be read in exactly one way is refused with a sentence that names the argument, t
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.labels import as_labels, check_simplex_rows, label_rows, membership
-from gpflow_ilr.inputs.rows import LabelledRows, as_column, as_inputs, as_rows, check_data
+from gpflow_ilr.inputs.rows import (
+    LabelledData,
+    LabelledRows,
+    as_column,
+    as_inputs,
+    as_rows,
+    check_data,
+)
 from gpflow_ilr.inputs.weights import as_weights
 
 __all__ = [
+    "LabelledData",
     "LabelledRows",
     "as_column",
     "as_inputs",

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 import tensorflow as tf
+from gpflow.base import TensorType
 from gpflow.config import default_float
 
 from gpflow_ilr.inputs.arrays import encoding, first, is_real, odd_row, row_name
@@ -22,7 +23,10 @@ from gpflow_ilr.inputs.frames import is_frame, read_frame
 from gpflow_ilr.inputs.labels import as_labels
 from gpflow_ilr.inputs.weights import as_weights
 
-__all__ = ["LabelledRows", "as_column", "as_inputs", "as_rows", "check_data"]
+__all__ = ["LabelledData", "LabelledRows", "as_column", "as_inputs", "as_rows", "check_data"]
+
+LabelledData = tuple[TensorType, ...]
+"""X [N, D], labels in any form and, where rows do not count alike, weights [N]."""
 
 _MISSING = ("NoneType", "NAType", "NaTType")  # of Python and pandas
 _REPAIR = "Impute or drop such rows."

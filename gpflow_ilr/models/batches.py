@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import InputData, RegressionData
+from gpflow.base import InputData
 
-from gpflow_ilr.inputs.rows import as_inputs
+from gpflow_ilr.inputs.rows import LabelledData, as_inputs
 from gpflow_ilr.inputs.weights import weights_of_batch
 
 __all__ = ["DataMark", "as_batch", "missing_num_data"]
 
 
-def as_batch(data: RegressionData, num_columns: int | None = None) -> RegressionData:
+def as_batch(data: LabelledData, num_columns: int | None = None) -> LabelledData:
     """X in the default float, labels with a last axis, as GPflow wants them, and weights if given.
 
     :param data: X [N, D], labels ([N], [N, 1] class indices or [N, K] rows) and, if rows have some,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, RegressionData
+from gpflow.base import MeanAndVariance
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.kernels import Kernel
@@ -38,7 +38,7 @@ from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.kernels import OutputSpan, output_spans
 from gpflow_ilr.inputs.model_parts import as_inducing_variable
-from gpflow_ilr.inputs.rows import LabelledRows
+from gpflow_ilr.inputs.rows import LabelledData, LabelledRows
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import inducing_covariance
 from gpflow_ilr.linalg.evidence import eigenbasis
@@ -69,7 +69,7 @@ class CollapsedClassifier(ConjugateClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         inducing_variable: InducingVariablesLike,
         code: LabelCode,

@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import InputData, MeanAndVariance, RegressionData
+from gpflow.base import InputData, MeanAndVariance
 from gpflow.conditionals.util import expand_independent_outputs
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
@@ -30,7 +30,7 @@ from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spac
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import OutputSpan, check_columns, output_spans
 from gpflow_ilr.inputs.model_parts import check_function
-from gpflow_ilr.inputs.rows import LabelledRows, as_column, as_inputs, check_data
+from gpflow_ilr.inputs.rows import LabelledData, LabelledRows, as_column, as_inputs, check_data
 from gpflow_ilr.likelihoods import CodeSoftmax
 from gpflow_ilr.linalg.row_chunks import map_rows
 from gpflow_ilr.models import probabilities, streaming
@@ -75,7 +75,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         code: LabelCode,
         mean_function: MeanFunction | None = None,
@@ -102,7 +102,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         return self.likelihood.code
 
     @property
-    def data(self) -> RegressionData:
+    def data(self) -> LabelledData:
         """X [N, D], class indices [N, 1] or soft rows [N, K], and weights [N] if there are some.
 
         May be set, to labels in any form; rows of weight zero are left out. A row of weight w counts
@@ -111,7 +111,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         return self._data
 
     @data.setter
-    def data(self, data: RegressionData) -> None:
+    def data(self, data: LabelledData) -> None:
         rows = check_data(data, self.code.num_classes)
         check_columns(self.kernel, rows.X.shape[-1])
         self.code.features(rows.labels[:1])  # refuses soft labels where the code has none
@@ -366,7 +366,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         return tf.square(self.code.scale) * tf.reduce_max(self.kernel(Xnew, full_cov=False))
 
     def predict_log_density(
-        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+        self, data: LabelledData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         """Log of the predicted probability of each label, [N].
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, RegressionData
+from gpflow.base import MeanAndVariance
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
@@ -14,7 +14,7 @@ from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.kernels import OutputSpan
-from gpflow_ilr.inputs.rows import LabelledRows
+from gpflow_ilr.inputs.rows import LabelledData, LabelledRows
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import covariance
 from gpflow_ilr.linalg.evidence import dense_log_evidence
@@ -206,7 +206,7 @@ class ILRGPR(ExactClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         *,
         num_classes: int,
@@ -237,7 +237,7 @@ class DirichletGPR(ExactClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         *,
         num_classes: int,

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import InputData, MeanAndVariance, OutputData, RegressionData
+from gpflow.base import InputData, MeanAndVariance, OutputData
 from gpflow.config import default_float
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
@@ -28,7 +28,7 @@ from gpflow_ilr.codes import LabelCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import as_labels, label_rows, membership
-from gpflow_ilr.inputs.rows import LabelledRows, as_inputs
+from gpflow_ilr.inputs.rows import LabelledData, LabelledRows, as_inputs
 from gpflow_ilr.inputs.weights import weights_of_batch
 from gpflow_ilr.linalg.local_regression import LocalPrediction, local_weights, nested_weights
 from gpflow_ilr.linalg.nearest import kernel_metric
@@ -67,7 +67,7 @@ class NeighboursClassifier(ConjugateClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         code: LabelCode,
         num_neighbours: int = 64,
@@ -312,7 +312,7 @@ class NeighboursClassifier(ConjugateClassifier):
 
     def training_loss_closure(
         self,
-        data: RegressionData | Iterator[RegressionData] | None = None,
+        data: LabelledData | Iterator[LabelledData] | None = None,
         *,
         batch_size: int | None = None,
         compile: bool = True,  # noqa: A002 - GPflow's name

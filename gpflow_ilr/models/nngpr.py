@@ -1,12 +1,12 @@
 """The nearest-neighbour classifiers that users build."""
 
-from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 
 from gpflow_ilr.calibration import calibrate, smoothing
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.models.neighbours import NeighboursClassifier
 
 __all__ = ["ILRNNGPR", "DirichletNNGPR"]
@@ -38,7 +38,7 @@ class ILRNNGPR(NeighboursClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         *,
         num_classes: int,
@@ -69,7 +69,7 @@ class DirichletNNGPR(NeighboursClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         *,
         num_classes: int,

@@ -1,6 +1,5 @@
 """The collapsed sparse classifiers that users build: Collapsed-ILR and sparse GPD."""
 
-from gpflow.base import RegressionData
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models.util import InducingVariablesLike
@@ -8,6 +7,7 @@ from gpflow.models.util import InducingVariablesLike
 from gpflow_ilr.calibration import calibrate, smoothing
 from gpflow_ilr.codes import DirichletCode, ILRCode, NoiseOption
 from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.conjugate import Objective
 
@@ -41,7 +41,7 @@ class ILRSGPR(CollapsedClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         inducing_variable: InducingVariablesLike,
         *,
@@ -78,7 +78,7 @@ class DirichletSGPR(CollapsedClassifier):
 
     def __init__(
         self,
-        data: RegressionData,
+        data: LabelledData,
         kernel: Kernel,
         inducing_variable: InducingVariablesLike,
         *,

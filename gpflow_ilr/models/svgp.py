@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
-from gpflow.base import InputData, MeanAndVariance, RegressionData, TensorType
+from gpflow.base import InputData, MeanAndVariance, TensorType
 from gpflow.config import default_float
 from gpflow.covariances import Kuu
 from gpflow.inducing_variables import InducingPoints
@@ -29,7 +29,7 @@ from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import for_conditional, output_spans
 from gpflow_ilr.inputs.model_parts import as_inducing_variable, check_function, check_num_data
-from gpflow_ilr.inputs.rows import as_inputs
+from gpflow_ilr.inputs.rows import LabelledData, as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.linalg.jitter import safe_jitter
 from gpflow_ilr.models import probabilities
@@ -154,7 +154,7 @@ class ClassifierSVGP(SVGP):
 
     def training_loss_closure(
         self,
-        data: RegressionData | Iterator[RegressionData],
+        data: LabelledData | Iterator[LabelledData],
         *,
         compile: bool = True,  # noqa: A002
     ) -> Callable[[], tf.Tensor]:
@@ -169,7 +169,7 @@ class ClassifierSVGP(SVGP):
             raise ValueError(missing_num_data(self, "an iterator gives it minibatches"))
         return super().training_loss_closure(data, compile=compile)
 
-    def training_loss(self, data: RegressionData) -> tf.Tensor:
+    def training_loss(self, data: LabelledData) -> tf.Tensor:
         """Negative ELBO (less log priors) of a batch.
 
         :param data: X [N, D], labels ([N], [N, 1] class indices or [N, K] rows) and, if wanted, weights
@@ -180,7 +180,7 @@ class ClassifierSVGP(SVGP):
         return super().training_loss(as_batch(data, self.num_columns))
 
     @tf.autograph.experimental.do_not_convert
-    def elbo(self, data: RegressionData) -> tf.Tensor:
+    def elbo(self, data: LabelledData) -> tf.Tensor:
         """The evidence lower bound, scaled to ``num_data`` rows, [].
 
         :param data: X [N, D], labels ([N], [N, 1] class indices or [N, K] rows) and, if wanted, weights
@@ -192,11 +192,11 @@ class ClassifierSVGP(SVGP):
 
     @inherit_check_shapes
     @tf.autograph.experimental.do_not_convert
-    def maximum_log_likelihood_objective(self, data: RegressionData) -> tf.Tensor:
+    def maximum_log_likelihood_objective(self, data: LabelledData) -> tf.Tensor:
         """The bound that training maximises, []."""
         X, Y, weights = data if len(data) == 3 else (*data, None)
         if weights is None:
-            return super().elbo(data)
+            return super().elbo((X, Y))
         expectations = self.likelihood.variational_expectations(X, *self.predict_f(X), Y)
         total = tf.reduce_sum(weights * expectations)
         if self.num_data is not None:
@@ -216,7 +216,7 @@ class ClassifierSVGP(SVGP):
             raise ValueError(missing_num_data(self, "it was given other rows before"))
 
     def predict_log_density(
-        self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
+        self, data: LabelledData, full_cov: bool = False, full_output_cov: bool = False
     ) -> tf.Tensor:
         """Log of the predicted probability of each label, [N].
 

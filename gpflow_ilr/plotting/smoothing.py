@@ -9,14 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from gpflow.base import RegressionData
 from scipy.special import expit, logit
 
 from gpflow_ilr.calibration.criterion import MeanNLL
 from gpflow_ilr.calibration.search import FLAT_NLL, SMOOTHING_BOUNDS
 from gpflow_ilr.codes import ILRCode, sharpness_of
 from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.inputs.rows import check_data
+from gpflow_ilr.inputs.rows import LabelledData, check_data
 from gpflow_ilr.plotting.axes import BLUE, GREY, VERMILLION, Axes, drawn_into, legend
 
 __all__ = ["plot_smoothing"]
@@ -27,7 +26,7 @@ _MINOR_TICKS = [0.1, *(1.0 - 10.0**-n for n in (1, 3, 4, 6, 7))]
 
 def plot_smoothing(
     model: Any,
-    data: RegressionData | None = None,
+    data: LabelledData | None = None,
     *,
     trained_on: bool = False,
     max_rows: int | None = 2048,
@@ -105,7 +104,7 @@ def _written(smoothing: float) -> str:
 def _nll_at(
     model: Any,
     smoothing: list[float],
-    data: RegressionData | None,
+    data: LabelledData | None,
     trained_on: bool,
     max_rows: int | None,
 ) -> np.ndarray:

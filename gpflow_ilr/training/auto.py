@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData
 
 from gpflow_ilr.inputs.counts import check_seed, number_or_nan
-from gpflow_ilr.inputs.labels import as_labels
-from gpflow_ilr.inputs.rows import as_rows
+from gpflow_ilr.inputs.rows import check_data
+from gpflow_ilr.models.svgp import ClassifierSVGP
 from gpflow_ilr.training.few_rows import choose_for_few_rows
 from gpflow_ilr.training.many_rows import choose_for_many_rows
 from gpflow_ilr.training.report import Budget, Report
@@ -25,12 +26,40 @@ class AutoClassifier(tf.Module):
 
     :param classifier: a scaling and a model, or a mixture of two such.
     :param report: what was tried, and what it promised.
+    :param unit_weight: the weight with which a row counts once.
     """
 
-    def __init__(self, classifier: Any, report: Report) -> None:
+    def __init__(self, classifier: Any, report: Report, unit_weight: float = 1.0) -> None:
         super().__init__()
-        self.classifier, self.report = classifier, report
+        self.classifier, self.report, self.unit_weight = classifier, report, unit_weight
         self._posterior: Any = None
+
+    def update(
+        self,
+        X_new: InputData,
+        y_new: OutputData,
+        *,
+        sample_weight: Any = None,
+        num_classes: int | None = None,
+    ) -> None:
+        """Add rows, and classes that appear later: scaling, kernel, noise and sharpness stay.
+
+        :param X_new: [n, D], raw.
+        :param y_new: class indices.
+        :param sample_weight: [n], in the units of those of the fit; None for ``unit_weight``.
+        :param num_classes: the number of classes from now on; None for as many as before.
+        :raises TypeError: if natural gradients are in it: fit with ``updatable=True``.
+        """
+        if any(isinstance(module, ClassifierSVGP) for module in self.submodules):
+            raise TypeError(
+                "This classifier has a model that was trained by natural gradients, which cannot take "
+                "in rows. Fit it with fit_auto(..., updatable=True), which leaves those out."
+            )
+        if sample_weight is not None:
+            sample_weight = np.asarray(sample_weight) / self.unit_weight
+        options = {"sample_weight": sample_weight, "num_classes": num_classes}
+        self.classifier.update(X_new, y_new, **options)
+        self._posterior = None
 
     def predict_y(self, Xnew: InputData) -> MeanAndVariance:
         """Class probabilities and the variance of the one-hot label, [N, K] each.
@@ -50,6 +79,8 @@ def fit_auto(
     y: OutputData,
     *,
     num_classes: int,
+    sample_weight: Any = None,
+    updatable: bool = False,
     max_seconds: float = 120.0,
     max_bytes: float = 4e9,
     progress: bool = False,
@@ -67,6 +98,11 @@ def fit_auto(
     :param X: [N, D], raw: no need to scale them.
     :param y: class indices, [N] or [N, 1], or one-hot rows [N, K].
     :param num_classes: K.
+    :param sample_weight: [N], how much each row counts, in fits and in the NLL that chooses. Only their
+        ratios matter, on average a row counts once: weights may be of any size, and if all were large
+        the evidence would trust each label too much. Rows of weight zero are left out. None for alike.
+    :param updatable: leave out models that cannot take in rows later (those trained by natural
+        gradients), so that ``update`` works.
     :param max_seconds: after so many nothing more is tried. What is under way is finished: with
         very few seconds, one kernel is fitted all the same.
     :param max_bytes: for the largest matrix, of N × N numbers in the exact model.
@@ -74,21 +110,26 @@ def fit_auto(
     :param seed: of samples and folds.
     :raises ValueError: if X or y cannot be read, labels are soft, or an option is out of its range.
     """
-    rows = as_rows(X).numpy()
-    labels = as_labels(y, num_classes, num_rows=len(rows))
-    if labels.shape.rank != 1:
+    rows = check_data((X, y, sample_weight), num_classes)
+    if rows.labels.shape.rank != 1:
         raise ValueError(
             "fit_auto needs one class for each row, but y has soft rows. Build an ILRGPR or ILRSGPR, "
             "which learn from soft labels."
         )
     if len(rows) < 2:
-        raise ValueError("X has one row: fit_auto holds rows out, and needs at least two.")
+        raise ValueError(
+            "X has one row (that counts): fit_auto holds rows out, and needs at least two."
+        )
     for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
         if not number_or_nan(value) > 0:
             raise ValueError(f"{name} must be a positive number, but is {value!r}.")
     check_seed(seed)
     report, budget = Report(progress=progress), Budget(max_seconds, max_bytes)
     choose = choose_for_few_rows if len(rows) <= FEW_ROWS else choose_for_many_rows
-    classifier = choose(rows, labels.numpy(), num_classes, budget, report, seed)
+    given, labels, *weights = (tensor.numpy() for tensor in rows.tensors)
+    unit = float(np.mean(weights[0])) if weights else 1.0
+    relative = [w / unit for w in weights]
+    arrays = (given, labels, *relative)
+    classifier = choose(arrays, num_classes, budget, report, seed, updatable)
     report.seconds = budget.elapsed
-    return AutoClassifier(classifier, report)
+    return AutoClassifier(classifier, report, unit)

@@ -68,6 +68,15 @@ class ScaledClassifier(tf.Module):
         model = self.model if isinstance(self.model, SVGP) else self.model.posterior()
         return ScaledClassifier(self.scaling, model)
 
+    def update(self, X: np.ndarray, y: np.ndarray, **options: Any) -> None:
+        """Add rows to the model.
+
+        :param X: [n, D], raw.
+        :param y: class indices.
+        :param options: of the model's ``update``.
+        """
+        self.model.update(self.scaling(X), y, **options)
+
     def predict_y(self, Xnew: InputData) -> MeanAndVariance:
         """Class probabilities and the variance of the one-hot label, [N, K] each.
 
@@ -91,6 +100,16 @@ class Mixture(tf.Module):
         """The mixture of the posteriors, whose predictions do no work over the data."""
         return Mixture([model.posterior() for model in self.models], self.shares)
 
+    def update(self, X: np.ndarray, y: np.ndarray, **options: Any) -> None:
+        """Add rows to each model.
+
+        :param X: [n, D], raw.
+        :param y: class indices.
+        :param options: of the models' ``update``.
+        """
+        for model in self.models:
+            model.update(X, y, **options)
+
     def predict_y(self, Xnew: InputData) -> MeanAndVariance:
         """Class probabilities and the variance of the one-hot label, [N, K] each.
 
@@ -106,17 +125,23 @@ class Candidates:
 
     :param labels: the held-out labels, class indices [n].
     :param report: every trial is added to it, and which one is the best.
+    :param weights: how often each row counts, [n]; None for once.
     """
 
-    def __init__(self, labels: np.ndarray, report: Report) -> None:
+    def __init__(
+        self, labels: np.ndarray, report: Report, weights: np.ndarray | None = None
+    ) -> None:
         self.labels, self.report = labels, report
+        weights = np.ones(len(labels)) if weights is None else weights
+        self.relative_weights = weights / np.mean(weights)
+        """[n], of mean one: with them, means over rows are weighted means."""
         self._all: list[_Candidate] = []
         self._start = time.perf_counter()
 
     def add(
         self, name: str, setting: Setting, probabilities: np.ndarray, remark: str, build: Build
     ) -> np.ndarray:
-        """Add a model, which took the time since the last one; returns the NLL of each label.
+        """Add a model, which took the time since the last one; the NLL of each label, by its weight.
 
         :param name: what kind of model.
         :param setting: its scaling and kernel.
@@ -125,8 +150,10 @@ class Candidates:
         :param build: the model, built when it is chosen.
         """
         nll = label_nll(probabilities, self.labels)
-        self._all.append(_Candidate(self.note(name, setting, nll, remark), setting, nll, build))
-        return nll
+        weighted = self.relative_weights * nll
+        trial = self.note(name, setting, weighted, remark)
+        self._all.append(_Candidate(trial, setting, nll, build))
+        return weighted
 
     def leave_out_ard(self) -> None:
         """From now on models with a lengthscale for each column are candidates no more."""
@@ -137,7 +164,7 @@ class Candidates:
 
         :param name: what kind of model.
         :param setting: its scaling and kernel.
-        :param nll: of held-out labels.
+        :param nll: of held-out labels, by their weights.
         :param remark: what else there is to say.
         """
         now = time.perf_counter()
@@ -161,7 +188,7 @@ class Candidates:
         :param seen: which of the held-out labels these are, [n].
         """
         best = min(self._all, key=lambda candidate: candidate.trial.nll)
-        excess = nll - best.nll[seen]
+        excess = self.relative_weights[seen] * (nll - best.nll[seen])
         return len(excess) >= _ENOUGH and bool(
             np.mean(excess) > _HOPELESS * np.std(excess) / np.sqrt(len(excess))
         )
@@ -169,7 +196,7 @@ class Candidates:
     def best(self) -> Any:
         """The best mixture, or the only model in it."""
         nll = np.stack([candidate.nll for candidate in self._all], axis=1)
-        shares = stacked(nll)
+        shares = stacked(nll, self.relative_weights)
         chosen = [int(i) for i in np.argsort(-shares, kind="stable") if shares[i] > 0.0]
         members = [self._all[i] for i in chosen]
         if len(members) == 1:
@@ -179,16 +206,17 @@ class Candidates:
             f"{shares[i]:.0%} {self._all[i].trial.model} {self._all[i].trial.setting}"
             for i in chosen
         )
-        mixed = float(np.mean(-np.log(np.exp(-nll) @ shares)))
+        mixed = float(np.mean(-self.relative_weights * np.log(np.exp(-nll) @ shares)))
         self.report.chosen = Trial("mixture", f"of {len(members)} models", mixed, 0.0, remark)
         self.report.add(self.report.chosen)
         return Mixture([member.build() for member in members], shares[chosen].tolist())
 
 
-def stacked(nll: np.ndarray) -> np.ndarray:
+def stacked(nll: np.ndarray, weights: np.ndarray | float = 1.0) -> np.ndarray:
     """Shares with the smallest NLL of the mixture, found by EM; small ones are zero, [k].
 
     :param nll: of n held-out labels under k models, [n, k].
+    :param weights: how often each label counts, [n], on average once.
     """
     p = np.exp(np.min(nll, axis=1, keepdims=True) - nll)
     members = np.arange(p.shape[1])
@@ -196,7 +224,8 @@ def stacked(nll: np.ndarray) -> np.ndarray:
         shares = np.full(len(members), 1.0 / len(members))
         for _ in range(_ROUNDS):
             joint, before = shares * p[:, members], shares
-            shares = np.sum(joint / np.sum(joint, axis=1, keepdims=True), axis=0) + _PRIOR_ROWS
+            parts = joint / np.sum(joint, axis=1, keepdims=True)
+            shares = np.broadcast_to(weights, len(p)) @ parts + _PRIOR_ROWS
             shares /= np.sum(shares)
             if np.max(np.abs(shares - before)) < 1e-7:
                 break

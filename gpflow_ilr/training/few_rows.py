@@ -20,14 +20,21 @@ from gpflow_ilr.calibration.criterion import label_nll as label_nll_of
 from gpflow_ilr.calibration.search import SMOOTHING_BOUNDS, choose_sharpness
 from gpflow_ilr.codes import sharpness_of
 from gpflow_ilr.expectations import expected_softmax
-from gpflow_ilr.inputs.rows import LabelledRows
+from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.inputs.scaling import SCALINGS, suitable_scalings
 from gpflow_ilr.models import ILRGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier, label_nll
 from gpflow_ilr.training.polish import NaturalSteps
 from gpflow_ilr.training.report import Budget, Report
-from gpflow_ilr.training.settings import FAMILIES, LINEAR, LINEAR_FAMILIES, Setting, ranked_settings
+from gpflow_ilr.training.settings import (
+    FAMILIES,
+    LINEAR,
+    LINEAR_FAMILIES,
+    Rows,
+    Setting,
+    ranked_settings,
+)
 
 __all__ = ["choose_for_few_rows", "stratified_folds"]
 
@@ -59,20 +66,26 @@ def stratified_folds(y: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
 
 
 def choose_for_few_rows(
-    X: np.ndarray, y: np.ndarray, num_classes: int, budget: Budget, report: Report, seed: int
+    rows: Rows,
+    num_classes: int,
+    budget: Budget,
+    report: Report,
+    seed: int,
+    updatable: bool = False,
 ) -> Any:
     """The best classifier of those that were tried, with its scaling.
 
-    :param X: [N, D], raw.
-    :param y: class indices, [N].
+    :param rows: raw.
     :param num_classes: K.
     :param budget: seconds and bytes.
     :param report: what is tried is added to it.
     :param seed: of the folds.
+    :param updatable: leave out models that cannot take in rows later: natural gradients.
     """
+    X, y, *_ = rows
     num_folds = min(5 if len(X) < MANY_FOLDS else 3, len(X))
     report.criterion = f"is that of {num_folds} folds, each predicted from the others"
-    search = _Search(X, y, num_classes, stratified_folds(y, num_folds, seed), report)
+    search = _Search(rows, num_classes, stratified_folds(y, num_folds, seed), report)
     scalings = suitable_scalings(X)
     tried = ranked_settings(
         search.exact,
@@ -83,6 +96,8 @@ def choose_for_few_rows(
     )
     if not tried[0].ard:  # so many lengthscales have not earned their place, not even in a mixture
         search.candidates.leave_out_ard()
+    if updatable:
+        return search.candidates.best()
     # Natural gradients from a plane are logistic regression, which its closed form is far from, and so
     # is the scaling that suits it from the one that suits a curve.
     planes = [Setting(scaling, LINEAR, ard=False) for scaling in scalings]
@@ -98,18 +113,16 @@ def choose_for_few_rows(
 class _Search:
     """Models of one data set, and of all but one of its folds.
 
-    :param X: [N, D], raw.
-    :param y: class indices.
+    :param rows: raw.
     :param num_classes: K.
     :param folds: the fold of each row.
     :param report: what is tried is added to it.
     """
 
-    def __init__(
-        self, X: np.ndarray, y: np.ndarray, num_classes: int, folds: np.ndarray, report: Report
-    ) -> None:
-        self.X, self.y, self.num_classes, self.folds = X, y, num_classes, folds
-        self.candidates = Candidates(y, report)
+    def __init__(self, rows: Rows, num_classes: int, folds: np.ndarray, report: Report) -> None:
+        self.X, self.y, *self.weights = rows
+        self.num_classes, self.folds = num_classes, folds
+        self.candidates = Candidates(self.y, report, *self.weights)
         self.models: dict[Setting, list[ILRGPR]] = {}
         """Of each setting, the exact model without each fold."""
         self._whole: dict[Setting, ILRGPR] = {}
@@ -130,15 +143,18 @@ class _Search:
         """The exact model, by folds; the NLL of each label."""
         *folds, _ = self.parts(setting)
         models = setting.fitted_to_each(
-            [(X, self.y[~held_out]) for held_out, X, _ in folds], self.num_classes
+            [(X, *self._labels(~held_out)) for held_out, X, _ in folds], self.num_classes
         )
         marginals, order = [], []
         for model, (held_out, _, X_held_out) in zip(models, folds, strict=True):
-            labels = tf.constant(self.y[held_out], tf.int32)
-            marginals.append(model.held_out(LabelledRows(tf.constant(X_held_out), labels)))
+            held_out_rows = check_data((X_held_out, *self._labels(held_out)), self.num_classes)
+            marginals.append(model.held_out(held_out_rows))
             order.append(np.flatnonzero(held_out))
         together = Marginals(
-            *(tf.concat(values, axis=0) for values in zip(*(m[:3] for m in marginals), strict=True))
+            *(
+                None if values[0] is None else tf.concat(values, axis=0)
+                for values in zip(*marginals, strict=True)
+            )
         )
         code = models[0].code
         sharpness = cautious_sharpness(together, code.link)
@@ -159,7 +175,7 @@ class _Search:
         """The exact model of all rows, fitted when it is asked for: most settings are not chosen."""
         if setting not in self._whole:
             *_, (_, X, _) = self.parts(setting)
-            self._whole[setting] = setting.fitted(X, self.y, self.num_classes)
+            self._whole[setting] = setting.fitted((X, self.y, *self.weights), self.num_classes)
             self._whole[setting].code.sharpness.assign(self.models[setting][0].code.sharpness)
         return self._whole[setting]
 
@@ -198,12 +214,13 @@ class _Search:
                 p[k, held_out] = model.predict_y(X_held_out)[0].numpy()
             seen |= held_out
             nll = np.stack([label_nll(each[seen], self.y[seen]) for each in p[:most_steps]])
-            best = int(np.argmin(np.mean(nll, axis=1)))
+            weights = self.candidates.relative_weights[seen]
+            best = int(np.argmin(nll @ weights))
             # Later folds need not go where those before have long been past their best.
             most_steps = min(most_steps, 2 * (best + 1) + FURTHER)
             if self.candidates.is_hopeless(nll[best], seen):
                 given_up = f"given up after {i + 1} of {len(folds)} folds"
-                self.candidates.note("polished", setting, nll[best], given_up)
+                self.candidates.note("polished", setting, weights * nll[best], given_up)
                 return
             if (budget.elapsed - start) * (len(parts) - i) > budget.remaining:
                 return
@@ -216,10 +233,15 @@ class _Search:
         remark = f"{counts[best]} natural-gradient steps"
         self.candidates.add("polished", setting, p[best], remark, build)
 
-    def _rows(self, part: tuple[np.ndarray, np.ndarray, np.ndarray]) -> tuple[np.ndarray, ...]:
-        """X and labels of the rows outside a fold."""
+    def _labels(self, some: np.ndarray) -> list[np.ndarray]:
+        """Labels and, if there are some, weights of some rows."""
+        return [values[some] for values in (self.y, *self.weights)]
+
+    def _rows(self, part: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Rows:
+        """X, labels and weights of the rows outside a fold, as a model with batches takes them."""
         held_out, X, _ = part
-        return X, self.y[~held_out, None]
+        y, *weights = self._labels(~held_out)
+        return X, y[:, None], *weights
 
 
 def cautious_sharpness(held_out: Marginals, link: tf.Tensor) -> float:
@@ -234,7 +256,8 @@ def cautious_sharpness(held_out: Marginals, link: tf.Tensor) -> float:
     best, _ = choose_sharpness(MeanNLL(held_out, link))
 
     def nll(sharpness: float) -> np.ndarray:
-        return label_nll_of(held_out, link, tf.constant(sharpness, link.dtype)).numpy()
+        nll = label_nll_of(held_out, link, tf.constant(sharpness, link.dtype)).numpy()
+        return nll if held_out.weights is None else nll * held_out.weights
 
     least = nll(best)
     for L in np.geomspace(sharpness_of(SMOOTHING_BOUNDS[0], link.shape[0]), best, _SHARPNESSES):

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
 from gpflow_ilr.inputs.counts import check_seed
 from gpflow_ilr.inputs.model_parts import check_function, check_model
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.training.held_out import HeldOut
 from gpflow_ilr.training.lbfgs import LBFGS
 from gpflow_ilr.training.losses import Loss, training_loss
@@ -31,7 +31,7 @@ _ROUNDS = 5
 
 def fit(
     model: GPModel,
-    data: RegressionData | tf.data.Dataset | None = None,
+    data: LabelledData | tf.data.Dataset | None = None,
     *,
     method: Method = "auto",
     variables: Sequence[tf.Variable] | None = None,
@@ -39,7 +39,7 @@ def fit(
     batch_size: int | None = None,
     learning_rate: float = 0.01,
     natural_step: float = 0.1,
-    validation: RegressionData | None = None,
+    validation: LabelledData | None = None,
     check_every: int = 10,
     patience: int = 10,
     max_seconds: float | None = None,

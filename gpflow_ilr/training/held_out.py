@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
 from gpflow.models import GPModel
 
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.training.labelled_rows import labelled_rows
 
 __all__ = ["HeldOut"]
@@ -29,7 +29,7 @@ class HeldOut:
     :raises ValueError: if there are no rows.
     """
 
-    def __init__(self, model: GPModel, rows: RegressionData, compile: bool = True) -> None:  # noqa: A002
+    def __init__(self, model: GPModel, rows: LabelledData, compile: bool = True) -> None:  # noqa: A002
         checked = labelled_rows(model, rows, "validation")
         self.rows = checked[:2]
         self.weights = checked[2].numpy() if len(checked) == 3 else None

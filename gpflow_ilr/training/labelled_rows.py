@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpflow.base import RegressionData
-
 from gpflow_ilr.inputs.labels import as_labels
-from gpflow_ilr.inputs.rows import as_rows
+from gpflow_ilr.inputs.rows import LabelledData, as_rows
 from gpflow_ilr.models.batches import as_batch
 
 __all__ = ["labelled_rows"]
 
 
-def labelled_rows(model: Any, rows: Any, name: str = "data") -> RegressionData:
+def labelled_rows(model: Any, rows: Any, name: str = "data") -> LabelledData:
     """X in the default float, labels with a last axis and weights, if given, of one or more rows.
 
     :param model: whose rows they are; where it knows its classes, labels must be such.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
-from gpflow.base import RegressionData
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
 
 from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.models.batches import as_batch, missing_num_data
 from gpflow_ilr.training.labelled_rows import labelled_rows
 
@@ -34,7 +34,7 @@ class Loss:
 
 def training_loss(
     model: Any,
-    data: RegressionData | tf.data.Dataset | None,
+    data: LabelledData | tf.data.Dataset | None,
     batch_size: int | None,
     seed: int,
     compile: bool,  # noqa: A002 - GPflow's name
@@ -109,7 +109,7 @@ def _check_num_data(model: Any) -> None:
 
 
 def minibatch_loss(
-    model: Any, rows: RegressionData, batch_size: int, seed: int
+    model: Any, rows: LabelledData, batch_size: int, seed: int
 ) -> Callable[[], tf.Tensor]:
     """The training loss of rows that are drawn anew at each call, or of all where they are few.
 
@@ -126,19 +126,19 @@ def minibatch_loss(
     return loss
 
 
-def _draws(rows: RegressionData, batch_size: int, seed: int) -> Callable[[], RegressionData]:
+def _draws(rows: LabelledData, batch_size: int, seed: int) -> Callable[[], LabelledData]:
     """Some of the rows, others at each call, also inside a compiled function."""
     num_rows = len(rows[0])
     generator = tf.random.Generator.from_seed(seed)
 
-    def draw() -> RegressionData:
+    def draw() -> LabelledData:
         drawn = generator.uniform([batch_size], maxval=num_rows, dtype=tf.int32)
         return tuple(tf.gather(x, drawn) for x in rows)
 
     return draw
 
 
-def _batches(rows: Any, batch_size: int | None, seed: int) -> Iterator[RegressionData]:
+def _batches(rows: Any, batch_size: int | None, seed: int) -> Iterator[LabelledData]:
     """Batches of a dataset, or draws from arrays, without an end."""
     if isinstance(rows, tf.data.Dataset):
         return _repeated(rows)
@@ -146,7 +146,7 @@ def _batches(rows: Any, batch_size: int | None, seed: int) -> Iterator[Regressio
     return iter(_draws(rows, min(batch_size or 1, len(rows[0])), seed), None)
 
 
-def _repeated(dataset: tf.data.Dataset) -> Iterator[RegressionData]:
+def _repeated(dataset: tf.data.Dataset) -> Iterator[LabelledData]:
     """The batches of a dataset, from the first again after the last."""
     spec = dataset.element_spec
     if not isinstance(spec, (tuple, list)) or len(spec) not in (2, 3):

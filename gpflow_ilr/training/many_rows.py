@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from gpflow_ilr.calibration.criterion import Marginals, label_nll
 from gpflow_ilr.inputs.scaling import Scaling, suitable_scalings
@@ -22,7 +21,7 @@ from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier
 from gpflow_ilr.training.polish import polish
 from gpflow_ilr.training.report import Budget, Report
-from gpflow_ilr.training.settings import FAMILIES, Setting, ranked_settings
+from gpflow_ilr.training.settings import FAMILIES, Rows, Setting, ranked_settings
 
 __all__ = ["choose_for_many_rows"]
 
@@ -38,23 +37,29 @@ SCREENING = 0.4
 
 
 def choose_for_many_rows(
-    X: np.ndarray, y: np.ndarray, num_classes: int, budget: Budget, report: Report, seed: int
+    rows: Rows,
+    num_classes: int,
+    budget: Budget,
+    report: Report,
+    seed: int,
+    updatable: bool = False,
 ) -> Any:
     """The best classifier of those that were tried, with its scaling.
 
-    :param X: [N, D], raw.
-    :param y: class indices, [N].
+    :param rows: raw.
     :param num_classes: K.
     :param budget: seconds and bytes.
     :param report: what is tried is added to it.
     :param seed: of the samples.
+    :param updatable: leave out models that cannot take in rows later: natural gradients.
     """
     report.criterion = "is that of left-out rows that have not trained the kernel"
+    X, *labels = rows
     scalings = suitable_scalings(X)
-    rows = {name: scaling(X).numpy() for name, scaling in scalings.items()}
+    scaled = {name: scaling(X).numpy() for name, scaling in scalings.items()}
     order = np.random.default_rng(seed).permutation(len(X))
     sample = min(LARGE_SAMPLE, len(X) // 2)
-    search = _Search(scalings, rows, y, num_classes, order, sample, report)
+    search = _Search(scalings, scaled, labels, num_classes, order, sample, report)
     setting, *others = ranked_settings(
         search.screened,
         X.shape[1],
@@ -65,7 +70,7 @@ def choose_for_many_rows(
     search.neighbours(setting)
     if others and budget.remaining:
         search.other_neighbours(setting, others)
-    search.polished(setting, budget, seed)
+    search.inducing(setting, budget, seed, polishing=not updatable)
     search.exact(setting, budget)
     return search.candidates.best()
 
@@ -75,7 +80,7 @@ class _Search:
 
     :param scalings: of the inputs, by name.
     :param X: rows, for each scaling.
-    :param y: their labels.
+    :param labels: of the rows, and, if there are some, weights.
     :param num_classes: K.
     :param order: in which rows are taken for samples.
     :param sample: rows of the larger sample; what comes after them is held out.
@@ -86,16 +91,17 @@ class _Search:
         self,
         scalings: dict[str, Scaling],
         X: dict[str, np.ndarray],
-        y: np.ndarray,
+        labels: Sequence[np.ndarray],
         num_classes: int,
         order: np.ndarray,
         sample: int,
         report: Report,
     ) -> None:
-        self.scalings, self.X, self.y = scalings, X, y
+        self.scalings, self.X, self.labels = scalings, X, labels
         self.num_classes, self.order, self.sample = num_classes, order, sample
         self.held_out = np.sort(order[sample:][:HELD_OUT])
-        self.candidates = Candidates(y[self.held_out], report)
+        y, *weights = self._labels(self.held_out)
+        self.candidates = Candidates(y, report, *weights)
         self._screened: dict[Setting, tuple[ILRNNGPR, np.ndarray]] = {}
 
     def screened(self, setting: Setting) -> np.ndarray:
@@ -104,8 +110,10 @@ class _Search:
         model, _ = self._nearest(setting, size)
         model.calibrate(noise=True)
         rows = np.sort(self.order[self.sample :][:SCREENED])
-        held_out = Marginals(*model.leave_one_out(rows), tf.gather(model.labels, rows))
+        held_out = Marginals.of(model.labelled_rows.take(rows), *model.leave_one_out(rows))
         nll = label_nll(held_out, model.code.link, model.code.scale).numpy()
+        if held_out.weights is not None:
+            nll *= held_out.weights / np.mean(held_out.weights)
         remark = f"{model.num_neighbours} neighbours, kernel of {size} rows"
         self.candidates.note("neighbours", setting, nll, remark)
         self._screened[setting] = model, nll
@@ -113,10 +121,10 @@ class _Search:
 
     def _nearest(self, setting: Setting, size: int) -> tuple[ILRNNGPR, ILRGPR]:
         """Nearest neighbours, and the exact model of a sample that their kernel is from."""
-        X, rows, K = self.X[setting.scaling], self.order[:size], self.num_classes
-        start = setting.fitted(X[rows], self.y[rows], K)
+        K = self.num_classes
+        start = setting.fitted(self._rows(setting, self.order[:size]), K)
         noise = float(start.code.noise_variance[0, 0])
-        model = ILRNNGPR((X, self.y), start.kernel, num_classes=K, noise_variance=noise)
+        model = ILRNNGPR(self._rows(setting), start.kernel, num_classes=K, noise_variance=noise)
         model.criterion_rows = self.held_out
         return model, start
 
@@ -146,14 +154,13 @@ class _Search:
         p = _left_out_probabilities(model, self.held_out)
         self.add("neighbours", setting, p, remark, model)
 
-    def polished(self, setting: Setting, budget: Budget, seed: int) -> None:
+    def inducing(self, setting: Setting, budget: Budget, seed: int, polishing: bool) -> None:
         """Inducing points in closed form, then natural gradients where they can be worth it."""
-        X, start = self.X[setting.scaling], self.start
-        validation = X[self.held_out], self.y[self.held_out]
-        rest = np.setdiff1d(np.arange(len(X)), self.held_out)
-        Z = kmeans_plusplus(X[rest], min(NUM_INDUCING, len(np.unique(X[rest], axis=0))), seed)
+        start, validation = self.start, self._rows(setting, self.held_out)
+        rest = self._rows(setting, np.setdiff1d(self.order, self.held_out))
+        Z = kmeans_plusplus(rest[0], min(NUM_INDUCING, len(np.unique(rest[0], axis=0))), seed)
         model = ILRSGPR(
-            (X[rest], self.y[rest]),
+            rest,
             start.kernel,
             Z,
             num_classes=self.num_classes,
@@ -162,7 +169,9 @@ class _Search:
         closed_form = model.calibrate(validation).nll_after
         p = model.predict_y(validation[0])[0].numpy()
         self.add("collapsed", setting, p, f"{len(Z)} inducing inputs", model)
-        if (1.0 - POLISH_GAIN) * closed_form > self.candidates.smallest or not budget.remaining:
+        if (1.0 - POLISH_GAIN) * closed_form > self.candidates.smallest:
+            return
+        if not (polishing and budget.remaining):
             return
         uncollapsed = ILRSVGP.from_collapsed(model)
         result = polish(
@@ -180,11 +189,11 @@ class _Search:
 
     def exact(self, setting: Setting, budget: Budget) -> None:
         """The exact model with the neighbours' noise and λ, where it fits into the budget."""
-        X, near = self.X[setting.scaling], self.nearest
-        if not budget.allows_factor(len(X)):
+        near = self.nearest
+        if not budget.allows_factor(near.num_data):
             return
         model = ILRGPR(
-            (X, self.y),
+            self._rows(setting),
             near.kernel,
             num_classes=self.num_classes,
             noise_variance=float(near.code.noise_variance[0, 0]),
@@ -192,6 +201,14 @@ class _Search:
         )
         p = _left_out_probabilities(model, self.held_out)
         self.add("exact", setting, p, "", model)
+
+    def _labels(self, some: np.ndarray) -> list[np.ndarray]:
+        """Labels and, if there are some, weights of some rows."""
+        return [values[some] for values in self.labels]
+
+    def _rows(self, setting: Setting, some: Any = slice(None)) -> Rows:
+        """Rows with the scaling of a setting."""
+        return self.X[setting.scaling][some], *self._labels(some)
 
     def add(
         self, name: str, setting: Setting, probabilities: np.ndarray, remark: str, model: Any

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
 from gpflow.models import GPModel
 from gpflow.monitor import ToTensorBoard
 
@@ -22,6 +21,7 @@ from gpflow_ilr import metrics
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.model_parts import check_model
 from gpflow_ilr.inputs.paths import check_path
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.training.held_out import HeldOut
 
 __all__ = ["CalibrationToTensorBoard"]
@@ -46,7 +46,7 @@ class CalibrationToTensorBoard(ToTensorBoard):
         self,
         log_dir: str,
         model: GPModel,
-        validation: RegressionData,
+        validation: LabelledData,
         *,
         picture: bool = True,
         num_bins: int = 10,

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import RegressionData
 from gpflow.models import SVGP
 
 from gpflow_ilr.inputs.counts import check_count, check_seed
 from gpflow_ilr.inputs.model_parts import check_function
+from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.training.held_out import HeldOut
 from gpflow_ilr.training.labelled_rows import labelled_rows
 from gpflow_ilr.training.losses import minibatch_loss
@@ -60,9 +60,9 @@ class Polish:
 
 def polish(
     model: SVGP,
-    data: RegressionData | None = None,
+    data: LabelledData | None = None,
     *,
-    validation: RegressionData | None = None,
+    validation: LabelledData | None = None,
     loss: Callable[[], tf.Tensor] | None = None,
     batch_size: int = 1024,
     max_steps: int = 500,
@@ -146,7 +146,7 @@ def polish(
     )
 
 
-def _split(rows: RegressionData, seed: int) -> tuple[RegressionData, RegressionData]:
+def _split(rows: LabelledData, seed: int) -> tuple[LabelledData, LabelledData]:
     """Rows to train on, and a tenth that is held out."""
     order = np.random.default_rng(seed).permutation(len(rows[0]))
     held_out = max(1, round(_HELD_OUT_SHARE * len(order)))

@@ -23,7 +23,7 @@ from gpflow_ilr.training.fit import fit
 from gpflow_ilr.training.lbfgs import LBFGS
 from gpflow_ilr.training.watch import Watch
 
-__all__ = ["FAMILIES", "LINEAR", "LINEAR_FAMILIES", "Setting", "ranked_settings"]
+__all__ = ["FAMILIES", "LINEAR", "LINEAR_FAMILIES", "Rows", "Setting", "ranked_settings"]
 
 FAMILIES: dict[str, type[IsotropicStationary]] = {
     "Matern52": gpflow.kernels.Matern52,
@@ -38,8 +38,8 @@ LINEAR = "Linear"
 LINEAR_FAMILIES = (LINEAR, f"SquaredExponential + {LINEAR}")
 """Families for few rows, of which a plane is sometimes all that can be learned."""
 
-Rows = tuple[np.ndarray, np.ndarray]
-"""Scaled inputs [n, D] and class indices."""
+Rows = tuple[np.ndarray, ...]
+"""Scaled inputs [n, D], class indices [n] and, where rows do not count alike, weights [n]."""
 
 
 @dataclass(frozen=True)
@@ -74,27 +74,23 @@ class Setting:
         plane = [Linear(variance=amplitude / X.shape[1]), Constant(variance=amplitude)]
         return Sum(plane if curved is None else [kernel, *plane])
 
-    def start(self, X: np.ndarray, y: np.ndarray, num_classes: int) -> ILRGPR:
+    def start(self, rows: Rows, num_classes: int) -> ILRGPR:
         """An exact model of some rows, not trained yet.
 
-        :param X: [n, D], scaled.
-        :param y: class indices.
+        :param rows: the rows.
         :param num_classes: K.
         """
-        kernel = self.kernel(X, num_classes)
-        return ILRGPR((X, y), kernel, num_classes=num_classes, noise="shared")
+        kernel = self.kernel(rows[0], num_classes)
+        return ILRGPR(rows, kernel, num_classes=num_classes, noise="shared")
 
-    def fitted(
-        self, X: np.ndarray, y: np.ndarray, num_classes: int, max_iterations: int = 30
-    ) -> ILRGPR:
+    def fitted(self, rows: Rows, num_classes: int, max_iterations: int = 30) -> ILRGPR:
         """An exact model of some rows, with the kernel and the noise of the largest evidence.
 
-        :param X: [n, D], scaled.
-        :param y: class indices.
+        :param rows: the rows.
         :param num_classes: K.
         :param max_iterations: of L-BFGS, at most.
         """
-        model = self.start(X, y, num_classes)
+        model = self.start(rows, num_classes)
         fit(model, max_iterations=max_iterations)
         return model
 
@@ -103,13 +99,13 @@ class Setting:
     ) -> list[ILRGPR]:
         """:meth:`fitted` for several sets of rows, with one trace for all.
 
-        :param parts: inputs, scaled, and class indices.
+        :param parts: the sets of rows.
         :param num_classes: K.
         :param max_iterations: of L-BFGS, at most.
         """
-        models = [self.start(X, y, num_classes) for X, y in parts]
-        traced = self.start(*parts[0], num_classes)
-        rows = [tf.Variable(x, shape=[None, *x.shape[1:]]) for x in (traced.data[0], traced.labels)]
+        models = [self.start(rows, num_classes) for rows in parts]
+        traced = self.start(parts[0], num_classes)
+        rows = [tf.Variable(x, shape=[None, *x.shape[1:]]) for x in traced.labelled_rows.tensors]
 
         def loss() -> tf.Tensor:
             return -traced.log_evidence_of(*map(tf.identity, rows))
@@ -117,7 +113,7 @@ class Setting:
         variables = traced.trainable_variables
         lbfgs = LBFGS(loss, variables)
         for model in models:
-            for variable, values in zip(rows, (model.data[0], model.labels), strict=True):
+            for variable, values in zip(rows, model.labelled_rows.tensors, strict=True):
                 variable.assign(values)
             _assign(traced, model)
             watch = Watch(variables, len, check_every=None, max_steps=max_iterations)

@@ -42,6 +42,19 @@ def test_it_is_saved_with_its_scaling(fitted: gi.training.AutoClassifier, tmp_pa
     assert str(loaded.report) == str(fitted.report)
 
 
+def test_weights_of_one_change_nothing_and_rows_of_weight_zero_are_absent(
+    fitted: gi.training.AutoClassifier,
+) -> None:
+    rows_and_more = np.concatenate([X, X[:20] + 1.0]), np.concatenate([Y, Y[:20]])
+    weights = np.repeat([1.0, 0.0], [60, 20])
+    options = {"num_classes": 3, "max_seconds": 1e-3}
+    again = fit_auto(*rows_and_more, sample_weight=weights, **options)
+    np.testing.assert_allclose(again.predict_y(X)[0], fitted.predict_y(X)[0], atol=1e-6)
+    assert again.report.trials[0].nll == pytest.approx(fitted.report.trials[0].nll, rel=1e-6)
+    heavier = fit_auto(X, Y, sample_weight=np.where(Y == 0, 20.0, 1.0), **options)
+    assert np.mean(heavier.predict_y(X)[0][:, 0]) > 1.1 * np.mean(fitted.predict_y(X)[0][:, 0])
+
+
 @pytest.mark.parametrize(("num_rows", "kind"), [(3, "few"), (4, "many")])
 def test_the_number_of_rows_decides_how_models_are_judged(
     num_rows: int, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -59,8 +72,8 @@ def test_the_number_of_rows_decides_how_models_are_judged(
         ({"y": np.full([60, 3], 1 / 3)}, "soft rows"),
         ({"X": np.full_like(X, np.nan)}, "finite"),
         ({"X": X[:1], "y": Y[:1]}, "at least two"),
-        ({"max_seconds": 0.0}, "max_seconds must be positive, but is 0.0"),
-        ({"max_bytes": -1.0}, "max_bytes must be positive, but is -1.0"),
+        ({"max_seconds": 0.0}, "max_seconds must be a positive number, but is 0.0"),
+        ({"max_bytes": -1.0}, "max_bytes must be a positive number, but is -1.0"),
         ({"num_classes": 2}, "2"),
         ({"seed": -1}, "seed"),
     ],

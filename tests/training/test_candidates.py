@@ -100,6 +100,25 @@ def test_what_held_out_rows_cannot_tell_apart_shares_alike() -> None:
     np.testing.assert_allclose(stacked(nll), np.full(3, 1 / 3))
 
 
+def test_labels_count_by_their_weights(rng: np.random.Generator) -> None:
+    p, weights = rng.beta(2.0, 1.0, size=[60, 3]), rng.integers(0, 4, size=60)
+    repeated = np.repeat(p, weights, axis=0)
+    relative = weights / np.mean(weights)
+    many = 1000  # of each, so that the prior of the shares does not matter
+    np.testing.assert_allclose(
+        stacked(-np.log(np.tile(p, [many, 1])), np.tile(relative, many)),
+        stacked(-np.log(np.tile(repeated, [many, 1]))),
+        atol=1e-3,
+    )
+    report = Report()
+    candidates = Candidates(LABELS, report, np.arange(1.0, 1 + len(LABELS)))
+    nll = candidates.add("exact", ISO, right_in(slice(110)), "", lambda: "best")
+    raw = label_nll(right_in(slice(110)), LABELS)
+    expected = np.average(raw, weights=np.arange(1.0, 1 + len(LABELS)))
+    assert np.mean(nll) == pytest.approx(expected)
+    assert report.trials[0].nll == pytest.approx(expected)
+
+
 def test_lengthscales_that_were_not_chosen_have_no_share() -> None:
     candidates = Candidates(LABELS, Report())
     candidates.add("exact", ISO, right_in(slice(110)), "", lambda: "best")

@@ -50,13 +50,13 @@ def test_every_class_is_dealt_out_evenly_and_by_the_seed() -> None:
 def test_a_fold_is_predicted_by_a_model_that_has_not_seen_it() -> None:
     X, y = rows(40)
     folds = stratified_folds(y, 2, 0)
-    search = _Search(X, y, 3, folds, Report())
+    search = _Search((X, y), 3, folds, Report())
     nll = search.exact(SETTING)
     sharpness = search.models[SETTING][0].code.sharpness.numpy()
     for fold in (0, 1):
         held_out = folds == fold
         scaling = SCALINGS["standardised"](X[~held_out])
-        model = SETTING.fitted(scaling(X[~held_out]).numpy(), y[~held_out], 3)
+        model = SETTING.fitted((scaling(X[~held_out]).numpy(), y[~held_out]), 3)
         model.code.sharpness.assign(sharpness)
         p = model.predict_y(scaling(X[held_out]))[0].numpy()
         expected = -np.log(p[np.arange(len(p)), y[held_out]])
@@ -75,7 +75,7 @@ def test_models_of_all_rows_are_fitted_for_what_is_chosen_alone(
         Setting, "fitted", lambda self, *rows: fitted.append(self) or original(self, *rows)
     )
     X, y = rows(40)
-    search = _Search(X, y, 3, stratified_folds(y, 2, 0), Report())
+    search = _Search((X, y), 3, stratified_folds(y, 2, 0), Report())
     for scaling in ("standardised", "normal quantiles"):
         search.exact(Setting(scaling, "SquaredExponential", ard=False))
     assert not fitted
@@ -102,7 +102,7 @@ def test_the_sharpness_is_no_larger_than_labels_can_tell(num_rows: int) -> None:
 def test_the_uncollapsed_start_with_all_rows_predicts_as_the_exact_model() -> None:
     X, y = rows(30)
     scaled = SCALINGS["standardised"](X)(X).numpy()
-    exact = SETTING.fitted(scaled, y, 3, max_iterations=5)
+    exact = SETTING.fitted((scaled, y), 3, max_iterations=5)
     model = uncollapsed(exact, 100, seed=0)
     assert not model.inducing_variable.trainable_variables
     p, expected = (m.predict_y(scaled[:9] + 0.1)[0] for m in (model, exact))
@@ -120,7 +120,7 @@ def test_natural_gradients_win_where_the_start_is_poor_and_keep_their_promise(
     monkeypatch.setattr(module, "cautious_sharpness", lambda *_: 1.5)
     X, y = rows(90)
     report = Report()
-    classifier = choose_for_few_rows(X, y, 3, Budget(1000.0, 1e9), report, 0)
+    classifier = choose_for_few_rows((X, y), 3, Budget(1000.0, 1e9), report, 0)
     kinds = [trial.model for trial in report.trials]
     assert kinds.count("exact") == 6
     assert "3 folds" in report.criterion
@@ -155,7 +155,7 @@ def test_later_folds_go_no_further_than_is_of_use(
 
     X, y = rows(60)
     report = Report()
-    search = _Search(X, y, 3, stratified_folds(y, 3, 0), report)
+    search = _Search((X, y), 3, stratified_folds(y, 3, 0), report)
     search.exact(SETTING)
     monkeypatch.setattr(module, "NaturalSteps", NoSteps)
     monkeypatch.setattr(search.candidates, "is_hopeless", lambda *_: hopeless)
@@ -172,7 +172,7 @@ def test_later_folds_go_no_further_than_is_of_use(
 def test_a_short_budget_still_gives_a_model() -> None:
     X, y = rows(40)
     report = Report()
-    classifier = choose_for_few_rows(X, y, 3, Budget(1e-3, 1e9), report, 0)
+    classifier = choose_for_few_rows((X, y), 3, Budget(1e-3, 1e9), report, 0)
     assert [trial.model for trial in report.trials] == ["exact"]
     np.testing.assert_allclose(np.sum(classifier.predict_y(X)[0], axis=1), 1.0)
 
@@ -207,7 +207,7 @@ def test_lengthscales_for_each_column_only_where_rows_pay_for_them(name: str, ar
     }
     X, y = loaders[name]()
     report = Report()
-    search = _Search(X, y, int(y.max()) + 1, stratified_folds(y, 3, 0), report)
+    search = _Search((X, y), int(y.max()) + 1, stratified_folds(y, 3, 0), report)
     chosen, *_ = ranked_settings(
         search.exact, X.shape[1], suitable_scalings(X), ["Matern52"], lambda: False
     )

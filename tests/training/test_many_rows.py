@@ -33,15 +33,15 @@ def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
     report, models, sampled = Report(), [], []
     fitted, add = settings.Setting.fitted, module._Search.add
 
-    def spy(setting: settings.Setting, X: np.ndarray, *rest: object) -> gi.ILRGPR:
-        sampled.append(X)
-        return fitted(setting, X, *rest)
+    def spy(setting: settings.Setting, rows: settings.Rows, *rest: object) -> gi.ILRGPR:
+        sampled.append(rows[0])
+        return fitted(setting, rows, *rest)
 
     monkeypatch.setattr(settings.Setting, "fitted", spy)
     monkeypatch.setattr(
         module._Search, "add", lambda self, *args: models.append((self, *args)) or add(self, *args)
     )
-    classifier = choose_for_many_rows(X, y, 3, Budget(300.0, 1e9), report, 0)
+    classifier = choose_for_many_rows((X, y), 3, Budget(300.0, 1e9), report, 0)
     kinds = [trial.model for trial in report.trials]
     assert kinds[:8] == ["neighbours"] * 6 + ["collapsed", "polished"]
     assert kinds[8] == "exact"
@@ -80,6 +80,28 @@ def test_held_out_rows_have_not_trained_the_kernel_and_promises_are_theirs(
 def test_a_short_budget_gives_neighbours_and_no_large_matrix() -> None:
     X, y = rows(240)
     report = Report()
-    classifier = choose_for_many_rows(X, y, 3, Budget(1e-3, 1.0), report, 0)
+    classifier = choose_for_many_rows((X, y), 3, Budget(1e-3, 1.0), report, 0)
     assert {trial.model for trial in report.trials} <= {"neighbours", "collapsed", "mixture"}
     np.testing.assert_allclose(np.sum(classifier.predict_y(X)[0], axis=1), 1.0)
+
+
+def test_weights_count_in_fits_and_in_promises(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rows(240)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, size=240)
+    report, models = Report(), []
+    add = module._Search.add
+    monkeypatch.setattr(
+        module._Search, "add", lambda self, *args: models.append((self, *args)) or add(self, *args)
+    )
+    choose_for_many_rows((X, y, weights), 3, Budget(300.0, 1e9), report, 0)
+    for search, name, _, p, _, model in models:
+        if not hasattr(model, "data"):  # natural gradients
+            continue
+        of_rows = {tuple(x): w for x, w in zip(search.X["standardised"], weights, strict=True)}
+        if name == "exact":
+            np.testing.assert_array_equal(model.data[2], list(of_rows.values()))
+        assert len(model.data) == 3
+        nll = label_nll(p, y[search.held_out])
+        expected = np.average(nll, weights=weights[search.held_out])
+        found = [t.nll for t in report.trials if t.model == name]
+        assert np.min(np.abs(np.array(found) - expected)) < 1e-12

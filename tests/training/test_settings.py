@@ -70,11 +70,11 @@ def test_a_fitted_setting_has_its_kernel_and_more_evidence_than_its_start(
     X = rng.normal(size=(60, 2))
     y = (X[:, 0] > 0).astype(int)
     setting = Setting("standardised", "Matern32", ard=True)
-    model = setting.fitted(X, y, 2, max_iterations=5)
+    model = setting.fitted((X, y), 2, max_iterations=5)
     assert type(model.kernel) is FAMILIES["Matern32"]
     assert model.kernel.lengthscales.shape == [2]
     assert model.code.noise == "shared"
-    start = setting.fitted(X, y, 2, max_iterations=1)
+    start = setting.fitted((X, y), 2, max_iterations=1)
     assert float(model.log_evidence()) > float(start.log_evidence())
     assert str(setting) == "Matern32 ARD, standardised"
 
@@ -106,7 +106,7 @@ def test_several_sets_of_rows_are_fitted_by_one_trace_as_each_alone(
     parts = [(X[:20], y[:20]), (X[20:], y[20:])]
     models = setting.fitted_to_each(parts, 2, max_iterations=8)
     for model, part in zip(models, parts, strict=True):
-        alone = setting.fitted(*part, 2, max_iterations=8)
+        alone = setting.fitted(part, 2, max_iterations=8)
         assert model.num_data == len(part[0])
         np.testing.assert_allclose(model.log_evidence(), alone.log_evidence(), rtol=1e-8)
         for ours, theirs in zip(model.predict_y(X), alone.predict_y(X), strict=True):
