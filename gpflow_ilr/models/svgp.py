@@ -31,7 +31,7 @@ from gpflow_ilr.inputs.kernels import for_conditional, output_spans
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.linalg.jitter import safe_jitter
-from gpflow_ilr.models import probabilities
+from gpflow_ilr.models import prediction_sets, probabilities
 from gpflow_ilr.models.batches import DataMark, as_batch, missing_num_data
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.posterior import cache_type
@@ -57,6 +57,7 @@ class ClassifierSVGP(SVGP):
     predict_f_samples = probabilities.predict_f_samples
     predict_probability_samples = probabilities.predict_probability_samples
     predict_credible_interval = probabilities.predict_credible_interval
+    predict_set = prediction_sets.predict_set
 
     def __init__(
         self,

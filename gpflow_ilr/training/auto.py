@@ -9,6 +9,7 @@ from gpflow.base import InputData, MeanAndVariance, OutputData
 
 from gpflow_ilr.inputs.labels import as_labels
 from gpflow_ilr.inputs.rows import as_rows
+from gpflow_ilr.models import prediction_sets
 from gpflow_ilr.training.few_rows import choose_for_few_rows
 from gpflow_ilr.training.many_rows import choose_for_many_rows
 from gpflow_ilr.training.report import Budget, Report
@@ -25,6 +26,8 @@ class AutoClassifier(tf.Module):
     :param classifier: a scaling and a model, or a mixture of two such.
     :param report: what was tried, and what it promised.
     """
+
+    predict_set = prediction_sets.predict_set
 
     def __init__(self, classifier: Any, report: Report) -> None:
         super().__init__()
