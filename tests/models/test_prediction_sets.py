@@ -238,6 +238,14 @@ def test_what_a_model_cannot_do_is_refused_with_what_it_can():
         tf.function(build("ILRGPR").posterior().predict_set, autograph=False)(tf.constant(XNEW))
 
 
+@pytest.mark.parametrize("method", ["jackknife", "jackknife+"])
+def test_rows_that_do_not_fit_are_refused_as_everywhere(method):
+    with pytest.raises(ValueError, match="has 3 columns, but the training data have 2"):
+        build("ILRGPR").predict_set(np.ones((4, 3)), method=method)
+    with pytest.raises(ValueError, match="has 3 columns, but the training data have 2"):
+        build("ILRGPR").predict_set(XNEW, data=(np.ones((4, 3)), Y[:4]))
+
+
 def test_soft_training_labels_have_no_jackknife_but_a_split():
     soft = np.random.default_rng(3).dirichlet(np.ones(K), size=len(X))
     model = build("ILRGPR", data=(X, soft))
