@@ -40,8 +40,8 @@ except ImportError:
 SIZES = {
     "wine": (58, 50, 40, 30),
     "glass": (64, 60, 50, 40),
-    "digits": (400, 500, 200, 60),
-    "letter": (1500, 500, 300, 60),
+    "digits": (400, 500, 200, 30),
+    "letter": (1500, 500, 300, 30),
 }
 
 Data = tuple[np.ndarray, np.ndarray]
@@ -172,9 +172,10 @@ def by_calibration_rows(model: gi.ILRGPR, split: Split, level: float, seed: int)
 
 
 def by_leaving_out(model: gi.ILRGPR, X: np.ndarray, level: float) -> Made:
+    posterior = model.posterior()
     for method in ("jackknife", "jackknife+"):
         for score in ("plain", "adaptive"):
-            sets = model.predict_set(X, level, method, score=score)
+            sets = posterior.predict_set(X, level, method, score=score)
             yield f"{method}, {score}", model.num_data, sets
 
 

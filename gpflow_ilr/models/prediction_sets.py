@@ -75,8 +75,9 @@ def predict_set(
         ``"split"`` with data and ``"jackknife"`` without.
     :param data: rows (X, y) with one class each, which neither training nor calibration has seen.
     :param score: ``"adaptive"``: classes in the order of their probability until enough is reached,
-        so sets are large where the model is uncertain, and hold the most probable class. ``"plain"``:
-        all classes above one probability; smaller sets on average, which may be empty.
+        so sets are large where the model is uncertain, and hold the most probable class (by
+        jackknife+ nearly always). ``"plain"``: all classes above one probability; smaller sets on
+        average, which may be empty.
     :param class_conditional: keep the promise for the rows of each class alone. Classes with fewer
         than about 1/(1 − level) known rows are in every set.
     :param seed: draw adaptive scores, for a coverage of exactly ``level`` where one class is nearly
