@@ -13,8 +13,8 @@ the new ones:
   About ``level`` where one row more or less changes predictions little; no guarantee.
 
 The last two hold for hyperparameters that the rows have not chosen. Where they were trained on the
-same rows, leave-one-out is optimistic and sets are too small, the more so the more hyperparameters
-there are: ``criterion_rows`` names the training rows that have not trained them.
+same rows, leave-one-out is optimistic and sets may be too small, the more so the more
+hyperparameters there are: ``criterion_rows`` names the training rows that have not trained them.
 """
 
 from __future__ import annotations
