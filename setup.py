@@ -56,6 +56,7 @@ EXTRAS["benchmarks"] = [
     "gpytorch>=1.15",
     "catboost>=1.2",
     "lightgbm>=4.0",
+    "mapie>=1.0",
     "psutil",
 ]
 

@@ -27,6 +27,7 @@ except ImportError as error:
         "gpflow_ilr.sklearn needs scikit-learn 1.7 or newer: pip install 'gpflow_ilr[sklearn]'."
     ) from error
 
+from gpflow_ilr.calibration.prediction_sets import Score
 from gpflow_ilr.inputs.counts import number_or_nan
 from gpflow_ilr.training import fit_auto
 
@@ -138,6 +139,50 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         """
         best = np.argmax(self.predict_proba(X), axis=1)
         return self.classes_[best]
+
+    def predict_set(
+        self,
+        X: Any,
+        X_cal: Any,
+        y_cal: Any,
+        *,
+        level: float = 0.9,
+        score: Score = "adaptive",
+        class_conditional: bool = False,
+        seed: int | None = None,
+    ) -> np.ndarray:
+        """Which classes are in the set that holds the true one with probability ``level``, [N, K].
+
+        By split-conformal prediction, so the promise holds whatever was fitted, for rows that are
+        exchangeable with those of ``X_cal``. Columns are in the order of ``classes_``.
+
+        :param X: [N, D].
+        :param X_cal: rows that ``fit`` has not seen.
+        :param y_cal: their labels.
+        :param level: in (0, 1).
+        :param score: ``"adaptive"`` or ``"plain"``, see :mod:`gpflow_ilr.models.prediction_sets`.
+        :param class_conditional: keep the promise for the rows of each class alone.
+        :param seed: draw adaptive scores; None for none.
+        :raises ValueError: if an argument makes no sense, or ``y_cal`` has a class that ``fit`` has
+            not seen.
+        """
+        check_is_fitted(self)
+        labels = column_or_1d(y_cal, warn=True)
+        unknown = ~np.isin(labels, self.classes_)
+        if unknown.any():
+            raise ValueError(
+                f"y_cal has the class {labels[unknown][0]!r}, which fit has not seen. Leave such rows "
+                "out: no set holds their class."
+            )
+        sets = self.classifier_.predict_set(
+            self._encoded(X)[0],
+            level,
+            data=(self._encoded(X_cal)[0], np.searchsorted(self.classes_, labels)),
+            score=score,
+            class_conditional=class_conditional,
+            seed=seed,
+        )
+        return sets.numpy()
 
     def _encoded(self, X: Any, y: Any = None) -> tuple[np.ndarray, Any]:
         """Rows of finite numbers, and labels [N]; with labels, this is what training sees."""

@@ -108,6 +108,19 @@ def test_it_stands_in_pipelines_searches_and_calibration() -> None:
     assert log_loss(NAMES, calibrated.predict_proba(X)) < 0.5
 
 
+def test_sets_are_those_of_rows_that_fit_has_not_seen(fitted: ILRClassifier) -> None:
+    all_rows, all_labels = load_iris(return_X_y=True, as_frame=True)
+    X_cal, X_new = all_rows[1::3], all_rows[2::3]
+    y_cal = np.array(["setosa", "versicolor", "virginica"])[all_labels[1::3]]
+    sets = fitted.predict_set(X_new, X_cal, y_cal, level=0.8, score="plain")
+    # The 41st of 50 scores in the order of their size: ⌈0.8 · 51⌉.
+    p = fitted.predict_proba(X_cal)[np.arange(50), all_labels[1::3]]
+    np.testing.assert_array_equal(sets, fitted.predict_proba(X_new) >= np.sort(p)[-41])
+    assert np.all(fitted.predict_set(X_new, X_cal, y_cal, level=0.8).any(axis=1))
+    with pytest.raises(ValueError, match="y_cal has the class 'iris', which fit has not seen"):
+        fitted.predict_set(X_new, X_cal, np.where(y_cal == "setosa", "iris", y_cal))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

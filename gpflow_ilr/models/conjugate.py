@@ -33,7 +33,7 @@ from gpflow_ilr.inputs.model_parts import check_function
 from gpflow_ilr.inputs.rows import LabelledData, LabelledRows, as_column, as_inputs, check_data
 from gpflow_ilr.likelihoods import CodeSoftmax
 from gpflow_ilr.linalg.row_chunks import map_rows
-from gpflow_ilr.models import probabilities, streaming
+from gpflow_ilr.models import prediction_sets, probabilities, streaming
 from gpflow_ilr.models.posterior import ConjugatePosterior, cache_type
 
 __all__ = ["ConjugateClassifier", "Objective"]
@@ -65,6 +65,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
     predict_f_samples = probabilities.predict_f_samples
     predict_probability_samples = probabilities.predict_probability_samples
     predict_credible_interval = probabilities.predict_credible_interval
+    predict_set = prediction_sets.predict_set
 
     update = streaming.update
     forget = streaming.forget

@@ -1,6 +1,6 @@
 """Exact conjugate classifiers: one N × N factor for all outputs that share their noise."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,7 +17,7 @@ from gpflow_ilr.inputs.kernels import OutputSpan
 from gpflow_ilr.inputs.rows import LabelledData, LabelledRows
 from gpflow_ilr.linalg.conditionals import cross_covariance, prior_covariance, squared_norms
 from gpflow_ilr.linalg.covariances import covariance
-from gpflow_ilr.linalg.evidence import dense_log_evidence
+from gpflow_ilr.linalg.evidence import dense_log_evidence, spd_inverse
 from gpflow_ilr.linalg.in_place import factor_and_solution, left_out_terms
 from gpflow_ilr.linalg.jitter import least_noise
 from gpflow_ilr.linalg.row_chunks import stack_over
@@ -112,6 +112,44 @@ class ExactClassifier(ConjugateClassifier):
         offset = span.mean(self.mean_function, X if rows is None else tf.gather(X, rows))
         mean, variance = tf.concat(means, axis=1), tf.concat(variances, axis=1)
         return mean if offset is None else mean + offset, variance
+
+    def leave_one_out_at(self, rows: tf.Tensor) -> Callable[[tf.Tensor], MeanAndVariance]:
+        """Predictions for new rows by the model without each of some training rows, in turn.
+
+        With C = (K + V)⁻¹: f_−n(x*) = f(x*) − [C k*]_n [C t]_n / C_nn, and its variance is larger by
+        [C k*]_n² / C_nn. What is returned maps Xnew [m, D] to mean [m, n, P] and variance
+        [m, n, P or 1], in the code's units.
+
+        :param rows: which training rows, n of them.
+        """
+        X, solved = self.data[0], []
+        for span in self.output_spans:
+            targets, V = self._regression(span)
+            K = covariance(span.kernel, X)
+            A = tf.linalg.set_diag(
+                tf.stack([K] * V.shape[1]), tf.linalg.diag_part(K) + tf.transpose(V)
+            )
+            C = spd_inverse(A)  # [U, N, N]
+            t = targets[None] if V.shape[1] == 1 else tf.transpose(targets)[:, :, None]
+            alpha = tf.concat(tf.unstack(tf.matmul(C, t)), axis=1)  # [N, P]
+            diagonal = tf.gather(tf.transpose(tf.linalg.diag_part(C)), rows)  # [n, U]
+            solved.append((span, C, alpha, tf.gather(alpha, rows) / diagonal, diagonal))
+
+        def at(Xnew: tf.Tensor) -> MeanAndVariance:
+            means, variances = [], []
+            for span, C, alpha, ratio, diagonal in solved:
+                k = covariance(span.kernel, X, Xnew)
+                Ck = tf.transpose(tf.matmul(C, k))  # [m, N, U]
+                mean = tf.matmul(k, alpha, transpose_a=True)
+                explained = tf.reduce_sum(tf.transpose(k)[..., None] * Ck, axis=1)
+                variance = prior_covariance(span.kernel, Xnew, full_cov=False) - explained
+                gain = tf.gather(Ck, rows, axis=1)
+                means.append(mean[:, None] - gain * ratio)
+                variances.append(tf.maximum(variance[:, None] + tf.square(gain) / diagonal, 0.0))
+            offset = self.mean_function(Xnew)[:, None]
+            return tf.concat(means, axis=-1) + offset, tf.concat(variances, axis=-1)
+
+        return at
 
     def loo_log_density(self) -> tf.Tensor:
         """Σ_n w_n log p(y_n | all other rows), in closed form, []."""

@@ -13,8 +13,9 @@ from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
+from gpflow_ilr.calibration.criterion import Marginals
 from gpflow_ilr.inputs.rows import as_inputs
-from gpflow_ilr.models import probabilities
+from gpflow_ilr.models import prediction_sets, probabilities
 
 if TYPE_CHECKING:
     from gpflow_ilr.models.conjugate import ConjugateClassifier
@@ -52,6 +53,7 @@ class ConjugatePosterior(AbstractPosterior):
     predict_f_samples = probabilities.predict_f_samples
     predict_probability_samples = probabilities.predict_probability_samples
     predict_credible_interval = probabilities.predict_credible_interval
+    predict_set = prediction_sets.predict_set
 
     def __init__(self, model: ConjugateClassifier, precompute_cache: PrecomputeCacheType) -> None:
         # Without a mean function, which GPflow would add in its own units: the model adds it.
@@ -86,6 +88,25 @@ class ConjugatePosterior(AbstractPosterior):
         self, Xnew: tf.Tensor, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
         return self.model.latents(self.model.precompute(), Xnew, full_cov, full_output_cov)
+
+    def update_cache(self, precompute_cache: PrecomputeCacheType | None = None) -> None:
+        """Compute what is kept anew, from the model's present rows and hyperparameters.
+
+        :param precompute_cache: how to keep it; as before if None.
+        """
+        super().update_cache(precompute_cache)
+        self._left_out: Marginals | None = None
+
+    def held_out(self, data: None = None) -> Marginals:
+        """The model's own leave-one-out predictions, kept as everything else where that is kept.
+
+        :param data: nothing: other rows are predicted by ``predict_y``.
+        """
+        if self.cache is None:
+            return self.model.held_out(data)
+        if self._left_out is None:
+            self._left_out = self.model.held_out(data)
+        return self._left_out
 
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False

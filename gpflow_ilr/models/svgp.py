@@ -32,7 +32,7 @@ from gpflow_ilr.inputs.model_parts import as_inducing_variable, check_function, 
 from gpflow_ilr.inputs.rows import LabelledData, as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.linalg.jitter import safe_jitter
-from gpflow_ilr.models import probabilities
+from gpflow_ilr.models import prediction_sets, probabilities
 from gpflow_ilr.models.batches import DataMark, as_batch, missing_num_data
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.posterior import cache_type
@@ -58,6 +58,7 @@ class ClassifierSVGP(SVGP):
     predict_f_samples = probabilities.predict_f_samples
     predict_probability_samples = probabilities.predict_probability_samples
     predict_credible_interval = probabilities.predict_credible_interval
+    predict_set = prediction_sets.predict_set
 
     def __init__(
         self,

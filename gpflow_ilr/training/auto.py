@@ -10,6 +10,7 @@ from gpflow.base import InputData, MeanAndVariance, OutputData
 
 from gpflow_ilr.inputs.counts import check_seed, number_or_nan
 from gpflow_ilr.inputs.rows import check_data
+from gpflow_ilr.models import prediction_sets
 from gpflow_ilr.models.svgp import ClassifierSVGP
 from gpflow_ilr.training.few_rows import choose_for_few_rows
 from gpflow_ilr.training.many_rows import choose_for_many_rows
@@ -28,6 +29,8 @@ class AutoClassifier(tf.Module):
     :param report: what was tried, and what it promised.
     :param unit_weight: the weight with which a row counts once.
     """
+
+    predict_set = prediction_sets.predict_set
 
     def __init__(self, classifier: Any, report: Report, unit_weight: float = 1.0) -> None:
         super().__init__()

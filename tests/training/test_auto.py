@@ -33,6 +33,15 @@ def test_raw_rows_are_predicted_and_the_report_says_how(
     assert "* exact" in str(fitted.report)
 
 
+def test_sets_need_rows_that_it_has_not_seen(fitted: gi.training.AutoClassifier) -> None:
+    X_new, _ = rows(20, seed=1)
+    X_cal, y_cal = rows(40, seed=2)
+    assert fitted.predict_set(X_new, 0.8, data=(X_cal, y_cal)).shape == (20, 3)
+    assert np.all(fitted.predict_set(X_new, 0.8, data=(X_cal[:3], y_cal[:3])))
+    with pytest.raises(ValueError, match=r"AutoClassifier has none to leave out\. Pass .* data="):
+        fitted.predict_set(X_new)
+
+
 def test_it_is_saved_with_its_scaling(fitted: gi.training.AutoClassifier, tmp_path: Path) -> None:
     expected = fitted.predict_y(X)
     save(fitted, tmp_path / "auto")

@@ -172,6 +172,15 @@ def test_served_probabilities_are_the_models_own_without_gpflow(run: Run) -> Non
 
 
 @pytest.mark.slow
+def test_prediction_sets_cover_what_their_methods_promise(run: Run) -> None:
+    output = run("benchmarks/prediction_sets")
+    for line in ("split, adaptive ", "split, plain ", "jackknife, plain ", r"jackknife\+, plain "):
+        coverage, low, *_ = numbers(line, output)[0]
+        assert coverage >= low
+    assert numbers("split, adaptive ", output)[0, 3] == 0.0  # no set is empty
+
+
+@pytest.mark.slow
 def test_paper_models_are_eight(run: Run) -> None:
     output = run("paper_models")
     assert numbers(r"[A-Z].{14,15} (?= *0\.)", output).shape == (8, 4)
