@@ -126,8 +126,8 @@ ENTRIES: dict[str, Entry] = {
         fitted,
         dict,
         [
-            *(one_of("time_limit", value, "positive number") for value in (0, "a", None, np.nan)),
-            *(one_of("memory_limit", value, "positive number") for value in (0, "a", None)),
+            *(one_of("time_limit", value, "Pass a number") for value in (0, "a", None, np.nan)),
+            *(one_of("memory_limit", value, "Pass a number") for value in (0, "a", None)),
             *(one_of("missing", value, "'refuse' or 'impute'") for value in ("x", None)),
             *(one_of("categories", value, "'from_dtype'") for value in (["colour"], [7])),
             *seeds("random_state"),
