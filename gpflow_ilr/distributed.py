@@ -147,8 +147,8 @@ def _check(model: Any, data: Any) -> None:
             raise ValueError("Build the model with num_data, the number of rows of all workers.")
     else:
         raise TypeError(
-            f"model is of type {type(model).__name__}, which cannot be distributed. Use a collapsed "
-            "model (ILRSGPR, DirichletSGPR) or an uncollapsed one (ILRSVGP, SoftmaxSVGP, CodeSVGP)."
+            f"A {type(model).__name__} cannot be distributed. Use a collapsed model (ILRSGPR, "
+            "DirichletSGPR) or an uncollapsed one (ILRSVGP, SoftmaxSVGP, CodeSVGP)."
         )
 
 

@@ -212,7 +212,7 @@ def aitchison_inner_product(x: TensorType, y: TensorType) -> tf.Tensor:
     :param y: positive entries [..., K].
     :raises ValueError: for entries that are known and not positive, or shapes that do not fit.
     """
-    return _inner_product(_centred_log(x, "x"), _centred_log(y, "y"))
+    return _inner_product(*_centred_logs(x, y))
 
 
 def aitchison_norm(x: TensorType) -> tf.Tensor:
@@ -231,7 +231,7 @@ def aitchison_distance(x: TensorType, y: TensorType) -> tf.Tensor:
     :param y: positive entries [..., K].
     :raises ValueError: for entries that are known and not positive, or shapes that do not fit.
     """
-    return _distance(_centred_log(x, "x"), _centred_log(y, "y"))
+    return _distance(*_centred_logs(x, y))
 
 
 @check_shapes(
@@ -250,6 +250,17 @@ def _inner_product(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 )
 def _distance(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return tf.norm(x - y, axis=-1)
+
+
+def _centred_logs(x: TensorType, y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
+    """Of both, which have as many columns."""
+    X, Y = _centred_log(x, "x"), _centred_log(y, "y")
+    if not X.shape[-1:].is_compatible_with(Y.shape[-1:]):
+        raise ValueError(
+            f"x and y must have as many columns as each other, but have shapes {X.shape.as_list()} and "
+            f"{Y.shape.as_list()}. Pass probabilities of the same classes."
+        )
+    return X, Y
 
 
 def _centred_log(x: TensorType, name: str) -> tf.Tensor:

@@ -85,7 +85,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         for name in ("time_limit", "memory_limit"):
             if not number_or_nan(getattr(self, name)) > 0:
                 raise ValueError(
-                    f"{name} must be a positive number, but is {getattr(self, name)!r}."
+                    f"{name} must be positive, but is {getattr(self, name)!r}. Pass a number."
                 )
         if self.missing not in ("refuse", "impute"):
             raise ValueError(f"missing must be 'refuse' or 'impute', but is {self.missing!r}.")

@@ -37,6 +37,7 @@ from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_sof
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
 from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced, number_or_nan
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
+from gpflow_ilr.inputs.labels import check_num_classes
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.models import ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
@@ -109,7 +110,7 @@ class HeadLogic:
     ) -> None:
         # Features keep their precision: autocasting would round them to the policy's dtype.
         super().__init__(**{"autocast": False, **layer})
-        self.num_classes = num_classes
+        self.num_classes = check_num_classes(num_classes)
         self.num_inducing = check_count("num_inducing", num_inducing)
         if num_data is None:
             raise ValueError(

@@ -125,7 +125,7 @@ def fit_auto(
         )
     for name, value in (("max_seconds", max_seconds), ("max_bytes", max_bytes)):
         if not number_or_nan(value) > 0:
-            raise ValueError(f"{name} must be a positive number, but is {value!r}.")
+            raise ValueError(f"{name} must be positive, but is {value!r}. Pass a number.")
     check_seed(seed)
     report, budget = Report(progress=progress), Budget(max_seconds, max_bytes)
     choose = choose_for_few_rows if len(rows) <= FEW_ROWS else choose_for_many_rows

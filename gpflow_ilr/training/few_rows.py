@@ -204,14 +204,14 @@ class _Search:
             steps.restart()
 
         seen = np.zeros(len(self.y), bool)
-        most_steps, best = len(counts), 0
+        most_steps, best, looks = len(counts), 0, []
         for i, (held_out, _, X_held_out) in enumerate(folds):
-            start = budget.elapsed
             restart(i)
             for k in range(most_steps):
                 if not steps.take(CHECK_EVERY):
                     return
                 p[k, held_out] = model.predict_y(X_held_out)[0].numpy()
+                looks.append(budget.elapsed)
             seen |= held_out
             nll = np.stack([label_nll(each[seen], self.y[seen]) for each in p[:most_steps]])
             weights = self.candidates.relative_weights[seen]
@@ -222,7 +222,9 @@ class _Search:
                 given_up = f"given up after {i + 1} of {len(folds)} folds"
                 self.candidates.note("polished", setting, weights * nll[best], given_up)
                 return
-            if (budget.elapsed - start) * (len(parts) - i) > budget.remaining:
+            to_come = (len(folds) - 1 - i) * most_steps + best + 1
+            # Of the looks so far all but the first, whose steps are compiled.
+            if to_come * (looks[-1] - looks[0]) > budget.remaining * max(1, len(looks) - 1):
                 return
 
         def build() -> ScaledClassifier:

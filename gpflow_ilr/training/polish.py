@@ -110,7 +110,7 @@ def polish(
     check_function("report", report, "a function of step and NLL")
     if loss is None:
         if data is None:
-            raise ValueError("data is missing: polish needs training rows (X, y), or a loss.")
+            raise ValueError("polish needs data, training rows (X, y), or a loss.")
         rows = labelled_rows(model, data)
         if validation is None:
             rows, validation = _split(rows, seed)

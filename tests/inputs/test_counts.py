@@ -11,7 +11,13 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spaced
+from gpflow_ilr.inputs.counts import (
+    check_count,
+    check_row_numbers,
+    check_seed,
+    evenly_spaced,
+    number_or_nan,
+)
 
 
 @given(st.integers(-5, 5), st.integers(0, 100))
@@ -87,3 +93,25 @@ def test_row_numbers_become_int32() -> None:
 def test_other_row_numbers_are_refused(rows: list, message: str) -> None:
     with pytest.raises(ValueError, match=f"rows must be .*{message}"):
         check_row_numbers("rows", rows, 5)
+
+
+def test_seeds_are_integers_that_are_not_negative() -> None:
+    assert check_seed(0) == 0
+    assert type(check_seed(np.uint32(7))) is int
+    for value in (-1, 2.0, "a", None, True):
+        with pytest.raises(
+            ValueError, match=f"^start must be an integer .* but is {value!r}. Pass 0"
+        ):
+            check_seed(value, "start")
+
+
+@pytest.mark.parametrize("value", [2, 2.0, np.float32(2.0), np.array(2), tf.constant(2.0)])
+def test_numbers_of_any_kind_become_floats(value: Any) -> None:
+    assert number_or_nan(value) == 2.0
+
+
+@pytest.mark.parametrize("value", ["2", b"2", None, [2.0, 3.0], True, {}, 2j])
+def test_what_is_no_number_fails_every_comparison(value: Any) -> None:
+    number = number_or_nan(value)
+    assert not number > 0.0
+    assert not number <= 0.0

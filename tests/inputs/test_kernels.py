@@ -19,7 +19,12 @@ from gpflow.kernels import (
     SquaredExponential,
 )
 
-from gpflow_ilr.inputs.kernels import for_conditional, independent_kernels, output_spans
+from gpflow_ilr.inputs.kernels import (
+    check_columns,
+    for_conditional,
+    independent_kernels,
+    output_spans,
+)
 
 PLAIN = SquaredExponential()
 OTHERS = [Matern32(), SquaredExponential(), Matern32()]
@@ -109,3 +114,44 @@ def test_gpflow_has_a_conditional_for_every_combination(kernel: Any, inducing: A
         tf.constant([[0.3], [0.6]], tf.float64), iv, k, tf.ones([2, 3], tf.float64), white=True
     )
     assert mean.shape == variance.shape == (2, 3)
+
+
+ARD = Matern32(lengthscales=[1.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        PLAIN,
+        ARD,
+        ARD + PLAIN,
+        Matern32(lengthscales=[1.0]),
+        Matern32(active_dims=[0, 2], lengthscales=[1.0, 2.0]),
+        Matern32(active_dims=slice(1, 3), lengthscales=[1.0, 2.0]),
+        gpflow.kernels.Linear(variance=[1.0, 2.0, 3.0]),
+        gpflow.kernels.White(),
+    ],
+    ids=lambda kernel: type(kernel).__name__,
+)
+def test_kernels_of_as_many_columns_are_accepted_and_can_be_computed(kernel: Any) -> None:
+    check_columns(kernel, 3)
+    check_columns(SharedIndependent(kernel, 2), 3)
+    check_columns(SeparateIndependent([PLAIN, kernel]), 3)
+    assert kernel(np.ones([2, 3])).shape == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sentence"),
+    [
+        (ARD, "a Matern32 with 3 lengthscales, one for each column, but of X it sees 2 columns"),
+        (PLAIN * (PLAIN + ARD), "3 lengthscales.*Pass one, or 2"),
+        (SharedIndependent(ARD, 2), "3 lengthscales"),
+        (SeparateIndependent([PLAIN, ARD]), "3 lengthscales"),
+        (Matern32(active_dims=[0], lengthscales=[1.0]) + ARD, "3 lengthscales"),
+        (Matern32(active_dims=[0, 2]), "active_dims up to 2, but X has 2 columns.*up to 1"),
+        (gpflow.kernels.Linear(variance=[1.0, 2.0, 3.0]), "3 variance"),
+    ],
+)
+def test_kernels_of_other_columns_are_refused(kernel: Any, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        check_columns(kernel, 2)
