@@ -20,6 +20,7 @@ try:
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder
     from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
+    from sklearn.utils.class_weight import compute_class_weight
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as error:
@@ -27,9 +28,11 @@ except ImportError as error:
         "gpflow_ilr.sklearn needs scikit-learn 1.7 or newer: pip install 'gpflow_ilr[sklearn]'."
     ) from error
 
+from gpflow_ilr.calibration import undo_class_weights
 from gpflow_ilr.calibration.prediction_sets import Score
 from gpflow_ilr.inputs.counts import number_or_nan
-from gpflow_ilr.training import fit_auto
+from gpflow_ilr.inputs.weights import as_weights
+from gpflow_ilr.training import AutoClassifier, fit_auto
 
 __all__ = ["ILRClassifier"]
 
@@ -40,8 +43,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
     """A Gaussian-process classifier that chooses scaling, kernel and model by held-out labels.
 
     Up to 1,500 rows take half a minute or a minute, 15,000 about a minute and a half on two cores;
-    ``time_limit`` makes it less. ``report_`` says what was tried and what NLL to expect. Weights of
-    rows and of classes are not supported.
+    ``time_limit`` makes it less. ``report_`` says what was tried and what NLL to expect.
 
     :param time_limit: seconds after which nothing more is tried; the best so far is kept. One kernel
         is fitted all the same.
@@ -50,12 +52,22 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         a data frame says are. They become indicators; a category not seen in training has none.
     :param missing: ``"refuse"`` missing values, or ``"impute"`` the median of their column, with an
         indicator of where they were missing.
+    :param class_weight: None, ``"balanced"`` or a dictionary from classes to weights. It multiplies the
+        weights of the rows. Classes are then predicted as if they were so many times as frequent:
+        rare ones are found more often, and probabilities are those of a world with such frequencies.
+    :param correct_prior: divide that factor out at prediction, which makes the probabilities those of
+        this world again; what is left of the weights is what the model has paid attention to.
     :param progress: print each trial as it is made.
     :param random_state: of samples and folds.
 
     Fitted attributes: ``classes_``, ``n_features_in_``, ``feature_names_in_``, ``report_`` (what was
     tried and what it promised) and ``classifier_`` (a :class:`gpflow_ilr.training.AutoClassifier`).
     """
+
+    classes_: np.ndarray
+    classifier_: AutoClassifier
+    _codes: np.ndarray
+    """The model's number of each of ``classes_``: those that came later have the last numbers."""
 
     def __init__(
         self,
@@ -64,6 +76,8 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         memory_limit: float = 4e9,
         categories: Literal["from_dtype"] | Sequence[Any] | None = None,
         missing: Missing = "refuse",
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
+        correct_prior: bool = False,
         progress: bool = False,
         random_state: Any = None,
     ) -> None:
@@ -71,17 +85,68 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         self.memory_limit = memory_limit
         self.categories = categories
         self.missing = missing
+        self.class_weight = class_weight
+        self.correct_prior = correct_prior
         self.progress = progress
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any) -> ILRClassifier:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ILRClassifier:
         """Choose and fit a model.
 
         :param X: [N, D], an array or a data frame; no need to scale it.
         :param y: labels of any type, [N].
+        :param sample_weight: [N], how much each row counts, relative to the others; None for alike.
         :raises ValueError: if there are fewer than two classes, or values that are missing or not
             numbers where nothing was said of them.
         """
+        return self._fit(X, y, None, sample_weight, updatable=False)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
+    ) -> ILRClassifier:
+        """Fit, at the first call; add rows, and the classes that appear in them, at later ones.
+
+        The first call chooses among models that can take in rows (all but those trained by natural
+        gradients); later ones keep its scaling, kernel and noise, and change the posterior alone.
+        Fit anew when most rows have come later.
+
+        :param X: [n, D].
+        :param y: labels, [n]; at a later call they may be of new classes.
+        :param classes: further classes, of which rows may come later; not needed.
+        :param sample_weight: [n], in the same units at all calls; None for alike.
+        :raises ValueError: as ``fit``; with ``class_weight="balanced"``, which needs all rows; and
+            after a ``fit`` that chose a model which cannot take in rows.
+        """
+        if self.class_weight == "balanced":
+            raise ValueError(
+                "class_weight='balanced' needs all rows, which partial_fit has not. Pass a dictionary "
+                "of weights, or sample_weight."
+            )
+        if not hasattr(self, "classifier_"):
+            return self._fit(X, y, classes, sample_weight, updatable=True)
+        rows, labels = self._encoded(X)[0], column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        check_consistent_length(rows, labels)
+        named = labels if classes is None else np.concatenate([labels, np.asarray(classes)])
+        new = np.setdiff1d(named, self.classes_)
+        known = np.concatenate([self.classes_, new])
+        codes = np.concatenate([self._codes, len(self._codes) + np.arange(len(new))])
+        order = np.argsort(known)
+        places = codes[order][np.searchsorted(known[order], labels)]
+        of_class, weights = self._weights(known[order], labels, sample_weight)
+        try:
+            self.classifier_.update(rows, places, sample_weight=weights, num_classes=len(known))
+        except TypeError as error:
+            raise ValueError(
+                "fit chose a model that cannot take in rows. Use partial_fit from the first rows on, "
+                "which leaves such models out."
+            ) from error
+        self.classes_, self._codes, self._class_weights = known[order], codes[order], of_class
+        return self
+
+    def _fit(
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, updatable: bool
+    ) -> ILRClassifier:
         for name in ("time_limit", "memory_limit"):
             if not number_or_nan(getattr(self, name)) > 0:
                 raise ValueError(
@@ -98,15 +163,20 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             ) from error
         rows, labels = self._encoded(X, y)
         check_classification_targets(labels)
-        self.classes_, indices = np.unique(labels, return_inverse=True)
+        named = labels if classes is None else np.concatenate([labels, np.asarray(classes)])
+        self.classes_ = np.unique(named)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y has one class only, {self.classes_[0]!r}: a classifier needs two or more."
             )
+        self._codes = np.arange(len(self.classes_))
+        self._class_weights, weights = self._weights(self.classes_, labels, sample_weight)
         self.classifier_ = fit_auto(
             rows,
-            indices,
+            np.searchsorted(self.classes_, labels),
             num_classes=len(self.classes_),
+            sample_weight=weights,
+            updatable=updatable,
             max_seconds=self.time_limit,
             max_bytes=self.memory_limit,
             progress=self.progress,
@@ -115,6 +185,31 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         self.report_ = self.classifier_.report
         return self
 
+    def _weights(
+        self, classes: np.ndarray, labels: np.ndarray, sample_weight: Any
+    ) -> tuple[np.ndarray, Any]:
+        """Weights of the classes, [K], and of the rows, those of their classes among them, or None."""
+        if self.class_weight is None:
+            return np.ones(len(classes)), sample_weight
+        if isinstance(self.class_weight, dict):
+            of_class = np.array([self.class_weight.get(c, 1.0) for c in classes], float)
+        elif self.class_weight == "balanced":
+            of_class = compute_class_weight("balanced", classes=classes, y=labels)
+        else:
+            raise ValueError(
+                "class_weight must be None, 'balanced' or a dictionary from classes to weights, but is "
+                f"{self.class_weight!r}."
+            )
+        if not np.all(np.isfinite(of_class) & (of_class > 0.0)):
+            raise ValueError(
+                f"class_weight must be positive, but is {self.class_weight!r}. Leave out the rows of a "
+                "class that is not to count."
+            )
+        weights = of_class[np.searchsorted(classes, labels)]
+        if sample_weight is not None:
+            weights = weights * as_weights(sample_weight, len(labels)).numpy()
+        return of_class, weights
+
     def predict_proba(self, X: Any) -> np.ndarray:
         """Class probabilities, [N, K], in the order of ``classes_``.
 
@@ -122,7 +217,8 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         p, _ = self.classifier_.predict_y(self._encoded(X)[0])
-        return p.numpy()
+        p = p.numpy()[:, self._codes]
+        return undo_class_weights(p, self._class_weights).numpy() if self.correct_prior else p
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Logarithms of the class probabilities, [N, K].
@@ -174,15 +270,16 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
                 f"y_cal has the class {labels[unknown][0]!r}, which fit has not seen. Leave such rows "
                 "out: no set holds their class."
             )
+        places = self._codes[np.searchsorted(self.classes_, labels)]
         sets = self.classifier_.predict_set(
             self._encoded(X)[0],
             level,
-            data=(self._encoded(X_cal)[0], np.searchsorted(self.classes_, labels)),
+            data=(self._encoded(X_cal)[0], places),
             score=score,
             class_conditional=class_conditional,
             seed=seed,
         )
-        return sets.numpy()
+        return sets.numpy()[:, self._codes]
 
     def _encoded(self, X: Any, y: Any = None) -> tuple[np.ndarray, Any]:
         """Rows of finite numbers, and labels [N]; with labels, this is what training sees."""

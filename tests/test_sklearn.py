@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from gpflow_ilr import ILRSVGP
 from gpflow_ilr.sklearn import ILRClassifier
 
 SHORT = {"time_limit": 1e-3, "random_state": 0}
@@ -26,7 +27,14 @@ X, Y = X[::3], Y[::3]
 NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
 
 
-@parametrize_with_checks([ILRClassifier(**SHORT)])
+EXCEPTIONS = {
+    "check_sample_weight_equivalence_on_dense_data": (
+        "Models are judged by folds: copies of a row may be in several, a weighted row is in one."
+    )
+}
+
+
+@parametrize_with_checks([ILRClassifier(**SHORT)], expected_failed_checks=lambda _: EXCEPTIONS)
 def test_it_is_an_estimator(estimator: ILRClassifier, check: object) -> None:
     check(estimator)
 
@@ -138,3 +146,99 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], message: str) -
 def test_one_class_is_refused() -> None:
     with pytest.raises(ValueError, match="one class only, 'setosa'"):
         ILRClassifier(**SHORT).fit(X[:10], ["setosa"] * 10)
+
+
+def test_weights_are_those_of_fit_auto_and_only_ratios_count() -> None:
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, size=len(X))
+    model = ILRClassifier(**SHORT).fit(X, NAMES, sample_weight=weights)
+    again = ILRClassifier(**SHORT).fit(X, NAMES, sample_weight=1e4 * weights)
+    np.testing.assert_allclose(model.predict_proba(X), again.predict_proba(X), atol=1e-6)
+    plain = ILRClassifier(**SHORT).fit(X, NAMES)
+    assert np.max(np.abs(model.predict_proba(X) - plain.predict_proba(X))) > 1e-4
+    by_class = {"setosa": 1.0, "versicolor": 3.0}
+    both = ILRClassifier(**SHORT, class_weight=by_class).fit(X, NAMES, sample_weight=weights)
+    factors = np.array([1.0, 3.0, 1.0])[Y]
+    product = ILRClassifier(**SHORT).fit(X, NAMES, sample_weight=factors * weights)
+    np.testing.assert_allclose(both.predict_proba(X), product.predict_proba(X), atol=1e-9)
+
+
+def rare_class(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """A class of 8 % of the rows, inside the other."""
+    rng = np.random.default_rng(seed)
+    y = (rng.uniform(size=num_rows) < 0.08).astype(int)
+    return rng.normal(size=(num_rows, 2)) * np.where(y == 1, 0.8, 1.5)[:, None], y
+
+
+def test_balanced_classes_are_found_more_often_and_the_correction_restores_calibration() -> None:
+    train, (X_new, y_new) = rare_class(400, 0), rare_class(4000, 1)
+    plain = ILRClassifier(**SHORT).fit(*train)
+    balanced = ILRClassifier(**SHORT, class_weight="balanced").fit(*train)
+    rare = y_new == 1
+    assert np.mean(plain.predict(X_new[rare])) < 0.2
+    assert np.mean(balanced.predict(X_new[rare])) > 0.6
+    p = balanced.predict_proba(X_new)
+    assert np.mean(p[:, 1]) > 0.3  # a world in which both are as frequent
+    assert log_loss(y_new, p) > 1.5 * log_loss(y_new, plain.predict_proba(X_new))
+    balanced.set_params(correct_prior=True)
+    corrected = balanced.predict_proba(X_new)
+    assert np.mean(corrected[:, 1]) == pytest.approx(np.mean(rare), abs=0.03)
+    assert log_loss(y_new, corrected) < 1.05 * log_loss(y_new, plain.predict_proba(X_new))
+
+
+def test_rows_and_classes_may_come_later() -> None:
+    first = NAMES != "setosa"  # the first in the order of names comes last
+    model = ILRClassifier(**SHORT).partial_fit(X[first], NAMES[first])
+    assert list(model.classes_) == ["versicolor", "virginica"]
+    rest = np.flatnonzero(~first)
+    model.partial_fit(X.iloc[rest[:1]], NAMES[rest[:1]]).partial_fit(
+        X.iloc[rest[1:]], NAMES[rest[1:]]
+    )
+    assert list(model.classes_) == ["setosa", "versicolor", "virginica"]
+    assert model.score(X, NAMES) > 0.9
+    p = model.predict_proba(X)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[p.argmax(axis=1)])
+    sets = model.predict_set(X, X, NAMES, level=0.9, score="plain")
+    assert np.mean(sets[np.arange(len(X)), Y]) >= 0.9
+    (exact,) = [m for m in model.classifier_.submodules if hasattr(m, "labelled_rows")]
+    whole = type(exact)(
+        (exact.data[0], exact.labels),
+        exact.kernel,
+        num_classes=3,
+        smoothing=exact.smoothing,
+        noise_variance=float(exact.code.noise_variance[0, 0]),
+    )
+    scaled = model.classifier_.classifier.scaling(X)
+    np.testing.assert_allclose(p[:, [1, 2, 0]], whole.predict_y(scaled)[0], atol=1e-8)
+
+
+def test_classes_may_be_named_before_they_have_rows() -> None:
+    model = ILRClassifier(**SHORT)
+    model.partial_fit(X[:60:2], NAMES[:60:2], classes=["setosa", "versicolor", "virginica", "iris"])
+    assert len(model.classes_) == 4
+    assert model.predict_proba(X).shape == (len(X), 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "sentence"),
+    [
+        (
+            {"class_weight": "balance"},
+            "fit",
+            "class_weight must be None, 'balanced' or a dictionary",
+        ),
+        ({"class_weight": {"setosa": -1.0}}, "fit", "class_weight must be positive, but is"),
+        ({"class_weight": "balanced"}, "partial_fit", "class_weight='balanced' needs all rows"),
+    ],
+)
+def test_weights_of_classes_that_make_no_sense(options: dict, call: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        getattr(ILRClassifier(**SHORT, **options), call)(X, NAMES)
+
+
+def test_a_fit_that_cannot_take_in_rows_says_so() -> None:
+    polished = ILRClassifier(**SHORT).fit(X, NAMES)
+    scaled = polished.classifier_.classifier
+    exact = scaled.model
+    scaled.model = ILRSVGP(exact.kernel, exact.data[0][:5], num_classes=3)
+    with pytest.raises(ValueError, match="Use partial_fit from the first rows on"):
+        polished.partial_fit(X, NAMES)
