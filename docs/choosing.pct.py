@@ -13,6 +13,7 @@ from sklearn.model_selection import train_test_split
 
 import gpflow_ilr as gi
 from gpflow_ilr import plotting
+from gpflow_ilr.calibration import balanced_class_weights, undo_class_weights
 
 
 def blobs(num_rows: int, spread: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -156,3 +157,44 @@ for ard in (False, True):
 # standardised columns, and give each column its own where there are rows enough. Of kernels, the
 # squared exponential suits smooth boundaries and Matérn-3/2 or 5/2
 # (`kernel_class=gpflow.kernels.Matern52`) rougher ones.
+#
+# ## Weights
+#
+# `data=(X, y, weights)` works wherever `(X, y)` does: in every model but the sampled ones, in
+# `update(..., sample_weight=)` and `forget`, in streams and minibatches, in `calibrate` and
+# `fit(validation=)`. A row of weight w counts as w rows: its label has the noise σ²/w, its
+# expectations count w times, and leave-one-out leaves out all of it. Rows of weight zero are absent.
+#
+# That is also what the evidence believes: w rows at one place with one label. Weights that stand for
+# importance, such as those that balance classes, are no such rows, and the evidence then finds a kernel
+# too short and a noise too small. Train first, and give the weights afterwards:
+
+# %%
+rng = np.random.default_rng(0)
+y = (rng.uniform(size=4400) < 0.08).astype(int)  # a rare class, inside the other
+X = rng.normal(size=(4400, 2)) * np.where(y == 1, 0.8, 1.5)[:, None]
+(X, X_test), (y, y_test) = np.split(X, [400]), np.split(y, [400])
+weights = balanced_class_weights(y, 2)
+for name in ("no weights", "weights in training", "weights afterwards"):
+    data = (X, y, weights[y]) if name == "weights in training" else (X, y)
+    kernel = gi.starting_kernel(X, 2, gpflow.kernels.Matern52)
+    model = gi.ILRGPR(data, kernel, num_classes=2, noise="shared")
+    gi.training.fit(model, max_iterations=30)
+    if name == "weights afterwards":
+        model.data = (X, y, weights[y])
+    model.calibrate()
+    p = model.predict_y(X_test)[0].numpy()
+    found = np.mean(p[y_test == 1, 1] > 0.5)
+    print(
+        f"{name:<20} lengthscale {model.kernel.lengthscales.numpy():.2f}, recall {found:.2f}, "
+        f"NLL {gi.metrics.negative_log_likelihood(p, y_test):.3f}"
+    )
+corrected = undo_class_weights(p, weights)
+print(f"corrected: NLL {gi.metrics.negative_log_likelihood(corrected, y_test):.3f}")
+
+# %% [markdown]
+# Balanced weights find more of the rare class, and their probabilities are those of a world in which
+# both classes are as frequent: in this one they are not calibrated. `undo_class_weights` goes back.
+# `ILRClassifier(class_weight="balanced", correct_prior=...)` does all of this, and its weights count
+# relative to each other. If you only want more of the rare class, keep the probabilities as they are
+# and divide by the frequencies when you decide (`examples/imbalance.py`).

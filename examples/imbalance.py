@@ -1,8 +1,9 @@
 """Rare classes: keep the probabilities calibrated, and let the decision know what errors cost.
 
-Weights that balance classes in training give recall of rare classes, and probabilities that are wrong.
-Without them the probabilities are right, and the decision can ask for the same recall: divide them by
-the classes' frequencies. For other costs, take the action of least expected cost.
+Weights that balance classes in training give recall of rare classes, and the probabilities of a world in
+which classes are as frequent; ``undo_class_weights`` brings them back to this one. Without weights the
+probabilities are right from the start, and the decision can ask for the same recall: divide them by the
+classes' frequencies. For other costs, take the action of least expected cost.
 """
 
 import os
@@ -18,6 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import gpflow_ilr as gi
+from gpflow_ilr.calibration import balanced_class_weights, undo_class_weights
 
 K = 3
 X, y = make_classification(
@@ -41,6 +43,15 @@ model = gi.ILRSGPR((X, y), gi.starting_kernel(X, K), Z, num_classes=K, noise="sh
 gi.training.fit(model, max_iterations=100)
 model.calibrate()
 P = {"ILRSGPR": model.predict_y(X_test)[0].numpy()}
+weights = balanced_class_weights(y, K)
+model.data = (
+    X,
+    y,
+    weights[y],
+)  # after training: the evidence would take a weight of 17 for 17 rows
+model.calibrate()
+P["… balanced by weights"] = model.predict_y(X_test)[0].numpy()
+P["… and corrected"] = undo_class_weights(P["… balanced by weights"], weights).numpy()
 for name, weight in {"logistic, cubic": None, "… balanced in training": "balanced"}.items():
     logistic = LogisticRegression(class_weight=weight, max_iter=1000)
     peer = make_pipeline(PolynomialFeatures(3), StandardScaler(), logistic).fit(X, y)

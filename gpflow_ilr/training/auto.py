@@ -101,9 +101,9 @@ def fit_auto(
     :param X: [N, D], raw: no need to scale them.
     :param y: class indices, [N] or [N, 1], or one-hot rows [N, K].
     :param num_classes: K.
-    :param sample_weight: [N], how much each row counts, in fits and in the NLL that chooses. Only their
-        ratios matter, on average a row counts once: weights may be of any size, and if all were large
-        the evidence would trust each label too much. Rows of weight zero are left out. None for alike.
+    :param sample_weight: [N], how much each row counts in posteriors and in the NLL that chooses; the
+        evidence, which finds kernels, counts each once. Only their ratios matter: on average a row
+        counts once. Rows of weight zero are left out. None for alike.
     :param updatable: leave out models that cannot take in rows later (those trained by natural
         gradients), so that ``update`` works.
     :param max_seconds: after so many nothing more is tried. What is under way is finished: with

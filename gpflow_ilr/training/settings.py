@@ -75,16 +75,20 @@ class Setting:
         return Sum(plane if curved is None else [kernel, *plane])
 
     def start(self, rows: Rows, num_classes: int) -> ILRGPR:
-        """An exact model of some rows, not trained yet.
+        """An exact model of some rows, each of which counts once, not trained yet.
 
         :param rows: the rows.
         :param num_classes: K.
         """
         kernel = self.kernel(rows[0], num_classes)
-        return ILRGPR(rows, kernel, num_classes=num_classes, noise="shared")
+        return ILRGPR(rows[:2], kernel, num_classes=num_classes, noise="shared")
 
     def fitted(self, rows: Rows, num_classes: int, max_iterations: int = 30) -> ILRGPR:
         """An exact model of some rows, with the kernel and the noise of the largest evidence.
+
+        The evidence counts each row once. It would take a row of weight six for six that agree, and
+        find a kernel so short that such rows stand alone (two classes, one of 8 % of 400 rows, balanced
+        by weights: lengthscale 0.09 instead of 4.9, recall 0.14 instead of 0.71).
 
         :param rows: the rows.
         :param num_classes: K.
@@ -92,6 +96,7 @@ class Setting:
         """
         model = self.start(rows, num_classes)
         fit(model, max_iterations=max_iterations)
+        model.data = rows
         return model
 
     def fitted_to_each(
@@ -119,6 +124,8 @@ class Setting:
             watch = Watch(variables, len, check_every=None, max_steps=max_iterations)
             watch.run(functools.partial(lbfgs.train, watch, max_iterations))
             _assign(model, traced)
+        for model, data in zip(models, parts, strict=True):
+            model.data = data
         return models
 
 

@@ -153,6 +153,21 @@ def test_mean_probabilities_are_the_shares_of_rare_classes(run: Run) -> None:
     assert predicted == pytest.approx(shares, rel=0.2)
     balanced = numbers("… balanced in training", output)[0, 1:4]
     assert balanced[2] > 2.0 * shares[2]
+    plain, weighted, corrected = (
+        numbers(name, output)[0] for name in ("ILRSGPR", "… balanced by weights", "… and corrected")
+    )
+    assert weighted[5] > plain[5]  # recall of the second class
+    assert weighted[0] > 1.5 * plain[0]  # NLL
+    assert corrected[0] < 0.7 * weighted[0]
+
+
+@pytest.mark.slow
+def test_a_class_that_appears_later_is_noticed_and_learned(run: Run) -> None:
+    output = run("new_class")
+    assert float(re.search(r"in (\S+)% of pairs", output)[1]) > 80.0
+    table = numbers(r"\d+ ", output)
+    assert table[-1, 0] > table[0, 0] + 0.5
+    assert np.all(table[:, 1] > 0.95)
 
 
 @pytest.mark.slow
