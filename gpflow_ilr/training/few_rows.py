@@ -3,7 +3,8 @@
 Leave-one-out keeps the hyperparameters, and is optimistic where they are many for the rows. So each
 fold is predicted by a model whose kernel and noise the other folds have chosen; one λ is chosen for the
 predictions of all folds. Exact models with several kernels compete with natural gradients from their
-posteriors, whose number of steps is the best for all folds together; those that help are mixed.
+posteriors, whose number of steps is the best for all folds together; those that help are mixed. What is
+clearly worse is not followed through all folds, and only what is chosen is fitted to all rows.
 """
 
 from __future__ import annotations
