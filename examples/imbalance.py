@@ -1,7 +1,7 @@
 """Rare classes: keep the probabilities calibrated, and let the decision know what errors cost.
 
-Weights that balance classes in training give recall of rare classes, and the probabilities of a world in
-which classes are as frequent; ``undo_class_weights`` brings them back to this one. Without weights the
+Weights that balance classes in training give recall of rare classes, and the probabilities of a world
+in which all are as frequent; ``undo_class_weights`` brings them back to this one. Without weights the
 probabilities are right from the start, and the decision can ask for the same recall: divide them by the
 classes' frequencies. For other costs, take the action of least expected cost.
 """

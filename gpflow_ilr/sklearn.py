@@ -42,7 +42,7 @@ Missing = Literal["refuse", "impute"]
 class ILRClassifier(ClassifierMixin, BaseEstimator):
     """A Gaussian-process classifier that chooses scaling, kernel and model by held-out labels.
 
-    Up to 1,500 rows take half a minute or a minute, 15,000 about a minute and a half on two cores;
+    Up to 1,500 rows take about a minute, 15,000 about a minute and a half on two cores;
     ``time_limit`` makes it less. ``report_`` says what was tried and what NLL to expect.
 
     :param time_limit: seconds after which nothing more is tried; the best so far is kept. One kernel

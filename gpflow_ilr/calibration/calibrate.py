@@ -168,8 +168,8 @@ def _ilr_code(model: Calibratable) -> ILRCode:
     code = getattr(model, "code", None)
     if not isinstance(code, ILRCode):
         raise TypeError(
-            f"model must have an ILRCode, whose smoothing λ is set or calibrated, but the code of this "
-            f"{type(model).__name__} is a {type(code).__name__}. Use an ILRGPR, ILRSGPR, ILRNNGPR, or "
+            f"The smoothing λ is that of an ILRCode, but the code of this model, of type "
+            f"{type(model).__name__}, is a {type(code).__name__}. Use an ILRGPR, ILRSGPR, ILRNNGPR, or "
             "a CodeSVGP with an ILRCode."
         )
     return code

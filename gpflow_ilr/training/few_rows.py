@@ -3,7 +3,8 @@
 Leave-one-out keeps the hyperparameters, and is optimistic where they are many for the rows. So each
 fold is predicted by a model whose kernel and noise the other folds have chosen; one λ is chosen for the
 predictions of all folds. Exact models with several kernels compete with natural gradients from their
-posteriors, whose number of steps is the best for all folds together; those that help are mixed.
+posteriors, whose number of steps is the best for all folds together; those that help are mixed. What is
+clearly worse is not followed through all folds, and only what is chosen is fitted to all rows.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.utilities import set_trainable
+from gpflow.utilities import deepcopy, set_trainable
 
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.criterion import label_nll as label_nll_of
@@ -49,6 +50,9 @@ FURTHER = 4
 LONG_STEPS = {"natural_step": 0.5, "learning_rate": 0.2}
 """All rows are one batch, which needs no small steps."""
 _SHARPNESSES = 25
+
+Part = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Which rows are held out [N], the others, scaled, and these."""
 
 
 def stratified_folds(y: np.ndarray, num_folds: int, seed: int) -> np.ndarray:
@@ -126,8 +130,9 @@ class _Search:
         self.models: dict[Setting, list[ILRGPR]] = {}
         """Of each setting, the exact model without each fold."""
         self._whole: dict[Setting, ILRGPR] = {}
+        self._compiled: dict[tuple, tuple[ILRSVGP, list[tf.Variable], NaturalSteps]] = {}
 
-    def parts(self, setting: Setting) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def parts(self, setting: Setting) -> list[Part]:
         """For each fold, which rows are in it, and the others and these, as the others scale them.
 
         Then the same for all rows, which are predicted by none.
@@ -188,11 +193,7 @@ class _Search:
         p = np.zeros([len(counts), len(self.y), self.num_classes])
         *folds, _ = parts = self.parts(setting)
         most = min(NUM_INDUCING, *(len(np.unique(X, axis=0)) for _, X, _ in parts))
-        rows = [tf.Variable(x, shape=[None, *x.shape[1:]]) for x in self._rows(parts[0])]
-        model = uncollapsed(self.models[setting][0], most, seed)
-        steps = NaturalSteps(
-            model, lambda: model.training_loss(tuple(map(tf.identity, rows))), **LONG_STEPS
-        )
+        model, rows, steps = self._natural_steps(setting, parts[0], most, seed)
 
         def restart(i: int) -> None:
             """Go back to the exact posterior without fold i, or of all rows after the last."""
@@ -230,7 +231,7 @@ class _Search:
         def build() -> ScaledClassifier:
             restart(len(folds))
             done = steps.take(counts[best])
-            return self._scaled(setting, model if done else self.whole(setting))
+            return self._scaled(setting, deepcopy(model) if done else self.whole(setting))
 
         remark = f"{counts[best]} natural-gradient steps"
         self.candidates.add("polished", setting, p[best], remark, build)
@@ -239,7 +240,19 @@ class _Search:
         """Labels and, if there are some, weights of some rows."""
         return [values[some] for values in (self.y, *self.weights)]
 
-    def _rows(self, part: tuple[np.ndarray, np.ndarray, np.ndarray]) -> Rows:
+    def _natural_steps(
+        self, setting: Setting, part: Part, num_inducing: int, seed: int
+    ) -> tuple[ILRSVGP, list[tf.Variable], NaturalSteps]:
+        """A model, its rows and its steps, compiled once for all settings of one kind of kernel."""
+        key = setting.family, setting.ard, num_inducing
+        if key not in self._compiled:
+            rows = [tf.Variable(x, shape=[None, *x.shape[1:]]) for x in self._rows(part)]
+            model = uncollapsed(self.models[setting][0], num_inducing, seed)
+            loss = lambda: model.training_loss(tuple(map(tf.identity, rows)))  # noqa: E731
+            self._compiled[key] = model, rows, NaturalSteps(model, loss, **LONG_STEPS)
+        return self._compiled[key]
+
+    def _rows(self, part: Part) -> Rows:
         """X, labels and weights of the rows outside a fold, as a model with batches takes them."""
         held_out, X, _ = part
         y, *weights = self._labels(~held_out)

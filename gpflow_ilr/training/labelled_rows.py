@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gpflow_ilr.inputs.labels import as_labels
-from gpflow_ilr.inputs.rows import LabelledData, as_rows
+from gpflow_ilr.inputs.rows import LabelledData, as_inputs, as_rows
 from gpflow_ilr.models.batches import as_batch
 
 __all__ = ["labelled_rows"]
@@ -29,7 +29,13 @@ def labelled_rows(model: Any, rows: Any, name: str = "data") -> LabelledData:
             f"{name} must be rows (X, y), or (X, y, weights), but is of type {type(rows).__name__}. "
             "Pass arrays; of a dataset, take some batches."
         )
-    X = as_rows(rows[0], getattr(model, "num_columns", None))
+    X = as_inputs(rows[0], getattr(model, "num_columns", None))
+    if X.shape[0] == 0:
+        raise ValueError(
+            f"{name} must be rows (X, y), but has none: X has shape {X.shape.as_list()}. Pass at least "
+            "one row, or leave it out."
+        )
+    X = as_rows(X)
     num_classes = getattr(getattr(model, "likelihood", None), "num_classes", None)
     if isinstance(num_classes, int):
         as_labels(rows[1], num_classes, num_rows=len(X))

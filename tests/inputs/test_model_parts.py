@@ -45,7 +45,7 @@ def test_functions_can_be_called_or_are_left_out() -> None:
     check_function("callback", None, "print")
     check_function("callback", print, "print")
     with pytest.raises(
-        TypeError, match="callback must be a function, or None, but is 3. Pass print"
+        TypeError, match=r"callback must be a function, or None, but is 3\. Pass print"
     ):
         check_function("callback", 3, "print")
 

@@ -169,6 +169,33 @@ def test_later_folds_go_no_further_than_is_of_use(
         assert remark == "10 natural-gradient steps"
 
 
+def test_planes_share_their_compiled_steps_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "MAX_STEPS", 20)
+    X, y = rows(60)
+
+    def fitted(*scalings: str) -> tuple[list[np.ndarray], int]:
+        """Probabilities of each of some planes, and how often steps were compiled."""
+        search = _Search(X, y, 3, stratified_folds(y, 2, 0), Report())
+        built = []
+        monkeypatch.setattr(search.candidates, "is_hopeless", lambda *_: False)
+        monkeypatch.setattr(
+            search.candidates, "add", lambda *arguments: built.append(arguments[-1]) or 0.0
+        )
+        for scaling in scalings:
+            setting = Setting(scaling, "Linear", ard=False)
+            search.exact(setting)
+            search.polished(setting, Budget(1e6, 1e9), 0)
+        planes = [build() for build in built[1::2]]
+        return [plane.predict_y(X)[0].numpy() for plane in planes], len(search._compiled)
+
+    (first, second), num_compiled = fitted("standardised", "normal quantiles")
+    assert num_compiled == 1
+    assert np.max(np.abs(first - second)) > 1e-3
+    np.testing.assert_allclose(second, fitted("normal quantiles")[0][0], atol=1e-8)
+
+
 def test_a_short_budget_still_gives_a_model() -> None:
     X, y = rows(40)
     report = Report()
