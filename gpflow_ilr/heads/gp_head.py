@@ -21,22 +21,17 @@ the NLL of the predictions.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
-import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import IsotropicStationary, Kernel, Stationary
-from gpflow.utilities import parameter_dict
+from gpflow.kernels import Stationary
 
-from gpflow_ilr import expectations
 from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
+from gpflow_ilr.heads.gp_layer import LINEAR, GPLayerLogic, KernelSpec, make_kernel
 from gpflow_ilr.inputs.counts import check_count, evenly_spaced
-from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.models import ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
@@ -58,7 +53,7 @@ SPREADING = 3.0  # how much further apart a trained network takes rows than a fr
 ADAPT_ROWS = 10_000
 
 
-class HeadLogic:
+class HeadLogic(GPLayerLogic):
     """Class probabilities from features, by K − 1 latent GPs with M common inducing inputs.
 
     :param num_classes: number of classes K.
@@ -84,11 +79,7 @@ class HeadLogic:
     """
 
     add_loss: Callable[[tf.Tensor], None]
-    build: Callable[[Any], None]
-    built: bool
-    compute_dtype: str
     gp: ILRSVGP
-    _keras: ClassVar[Any]
 
     def __init__(
         self,
@@ -96,7 +87,7 @@ class HeadLogic:
         num_inducing: int,
         num_data: int | None = None,
         *,
-        kernel: str | Callable[[], Kernel] = "SquaredExponential",
+        kernel: KernelSpec = "SquaredExponential",
         num_latent_gps: int | None = None,
         mixing: bool = True,
         objective: str = "elbo",
@@ -117,40 +108,31 @@ class HeadLogic:
                 "KL/num_data is its share of the loss. Pass num_data=len(X_train)."
             )
         self.num_data = check_count("num_data", num_data)
-        if isinstance(kernel, Kernel) or not (isinstance(kernel, str) or callable(kernel)):
-            raise TypeError(
-                "kernel must be the name of a stationary GPflow kernel or a function that returns a "
-                f"kernel, so that the layer can be saved and rebuilt, but it is {kernel!r}. Pass a "
-                "function: def my_kernel(): return gpflow.kernels.…"
-            )
-        self.kernel = kernel
         self.num_latent_gps = num_latent_gps
         self.mixing = mixing
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {OBJECTIVES}, but it is {objective!r}.")
         self.objective = objective
         self._frozen = _parts(frozen)
-        self.nodes = nodes
-        self.gp_dtype = tf.as_dtype(gp_dtype or gpflow.default_float()).name
-        if self.gp_dtype not in ("float32", "float64"):
-            raise ValueError(f"gp_dtype must be 'float32' or 'float64', but it is {gp_dtype!r}.")
-        self.jitter = gpflow.default_jitter() if jitter is None else float(jitter)
+        self._set_gp_options(kernel, nodes, gp_dtype, jitter)
         self.seed = seed
 
     # Building ---------------------------------------------------------------------------------------
 
-    def _build_gp(self, num_features: int | None) -> ILRSVGP:
+    def _build_gp(self, input_shape: Any) -> ILRSVGP:
         """The GP, before it has seen features: it expects them to be standard normal."""
-        if num_features is None:
+        num_features = self._num_features(input_shape)
+        if self.kernel == LINEAR:
             raise ValueError(
-                "GPHead needs to know the number of features, but the last dimension of its input "
-                "is None. Fix it, for example with Input(shape=(D,))."
+                "gpflow.kernels has no isotropic stationary kernel 'Linear'. Pass a function that "
+                "returns a kernel, or use ClosedFormHead(kernel='Linear')."
             )
         with self.precision(), tf.init_scope():
             draws = np.random.default_rng(self.seed).normal(size=[self.num_inducing, num_features])
             Z = draws.astype(self.gp_dtype)
+            lengthscale = SPREADING * np.sqrt(2.0 * num_features)  # the typical distance is √(2D)
             gp = ILRSVGP(
-                self._make_kernel(num_features),
+                make_kernel(self.kernel, STARTING_VARIANCE, lengthscale),
                 Z,
                 num_classes=self.num_classes,
                 num_latent_gps=self.num_latent_gps,
@@ -160,29 +142,6 @@ class HeadLogic:
             )
             gp.q_sqrt.assign(STARTING_SCALE * gp.q_sqrt)
             return gp
-
-    def _make_kernel(self, num_features: int) -> Kernel:
-        if callable(self.kernel):
-            kernel = self.kernel()
-            refuse_keras_layers(kernel, "kernel")
-            return kernel
-        kernel_class = getattr(gpflow.kernels, self.kernel, None)
-        if not (isinstance(kernel_class, type) and issubclass(kernel_class, IsotropicStationary)):
-            raise ValueError(
-                f"gpflow.kernels has no isotropic stationary kernel {self.kernel!r}. Use for example "
-                "'SquaredExponential' or 'Matern52', or pass a function that returns a kernel."
-            )
-        lengthscale = SPREADING * np.sqrt(2.0 * num_features)  # the typical distance is √(2D)
-        return kernel_class(variance=STARTING_VARIANCE, lengthscales=lengthscale)
-
-    @contextmanager
-    def precision(self) -> Iterator[None]:
-        """GPflow's configuration of this layer, for calls of ``head.gp`` outside of the layer."""
-        config = dataclasses.replace(
-            gpflow.config.config(), float=np.dtype(self.gp_dtype).type, jitter=self.jitter
-        )
-        with gpflow.config.as_context(config):
-            yield
 
     def adapt(self, features: Any) -> None:
         """Start the inducing inputs and the lengthscales from features of training rows.
@@ -217,14 +176,8 @@ class HeadLogic:
         :param inputs: features [N, D].
         :param training: whether this is a training step.
         """
-        if inputs.shape.rank != 2:
-            raise ValueError(
-                f"GPHead wants features [N, D], but they have shape {inputs.shape}. Put a Flatten or "
-                "a pooling layer before it."
-            )
-        output_dtype = tf.as_dtype(self.compute_dtype)
-        if output_dtype.size < 4:  # half precision cannot hold probabilities near 0
-            output_dtype = tf.float32
+        self._check_features(inputs)
+        output_dtype = self._output_dtype
         with self.precision():
             mean, variance = self.gp.predict_f(inputs)
             likelihood = self.gp.likelihood
@@ -263,21 +216,6 @@ class HeadLogic:
     def _flags_changed(self) -> None:
         """Tell Keras, where it keeps flags of its own."""
 
-    def _gp_variables(self) -> dict[str, tf.Variable]:
-        """Every variable of the GP by the path of its parameter, each once."""
-        if not self.built and not hasattr(self, "gp"):
-            return {}
-        named = {
-            path: getattr(parameter, "unconstrained_variable", parameter)
-            for path, parameter in parameter_dict(self.gp).items()
-        }
-        seen: set[int] = set()
-        return {
-            path: v
-            for path, v in named.items()
-            if not (id(v) in seen or seen.add(id(v)))  # type: ignore[func-returns-value]
-        }
-
     def _is_trained(self, path: str, variable: tf.Variable) -> bool:
         """Whether a variable of the GP is trained when the layer is."""
         prefixes = tuple(PARTS[part] for part in self._frozen)
@@ -287,56 +225,17 @@ class HeadLogic:
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as plain data."""
-        kernel: Any = self.kernel
-        if callable(kernel):
-            kernel = self._keras.saving.serialize_keras_object(kernel)
         return {
-            **super().get_config(),  # type: ignore[misc]
+            **super().get_config(),
             "num_classes": self.num_classes,
             "num_inducing": self.num_inducing,
             "num_data": self.num_data,
-            "kernel": kernel,
             "num_latent_gps": self.num_latent_gps,
             "mixing": self.mixing,
             "objective": self.objective,
             "frozen": list(self._frozen),
-            "nodes": _rule_as_data(self.nodes),
-            "gp_dtype": self.gp_dtype,
-            "jitter": self.jitter,
             "seed": self.seed,
         }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The layer of a configuration that :meth:`get_config` returned."""
-        config = dict(config)
-        if isinstance(config["kernel"], dict):
-            config["kernel"] = cls._keras.saving.deserialize_keras_object(config["kernel"])
-        if config["nodes"] is not None:
-            options = dict(config["nodes"])
-            config["nodes"] = getattr(expectations, options.pop("rule"))(**options)
-        return cls(**config)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Put every variable of the GP into the store, by its path."""
-        for path, variable in self._gp_variables().items():
-            store[path] = variable.numpy()
-
-    def load_own_variables(self, store: Any) -> None:
-        """Take every variable of the GP from the store, by its path.
-
-        :raises ValueError: if the store is that of another GP; nothing is assigned then.
-        """
-        variables = self._gp_variables()
-        expected = {path: tuple(v.shape) for path, v in variables.items()}
-        found = {path: tuple(store[path].shape) for path in store.keys()}  # noqa: SIM118 - Keras' stores do not iterate
-        if expected != found:
-            raise ValueError(
-                f"The weights are those of another GPHead: they have {found}, but this layer has "
-                f"{expected}. Build the model as it was when it was saved."
-            )
-        for path, variable in variables.items():
-            variable.assign(np.asarray(store[path], dtype=self.gp_dtype))
 
 
 def _parts(parts: Sequence[str]) -> tuple[str, ...]:
@@ -351,15 +250,6 @@ def _is_training(training: Any) -> bool:
     """Whether this is a training step; Keras 2 draws functional models with a symbolic flag."""
     value = tf.get_static_value(training) if tf.is_tensor(training) else training
     return bool(value)
-
-
-def _rule_as_data(rule: NodeRule | None) -> dict[str, Any] | None:
-    if rule is None:
-        return None
-    name = type(rule).__name__
-    if getattr(expectations, name, None) is not type(rule):
-        raise TypeError(f"A GPHead with nodes of class {name} cannot be saved: use Sobol(...).")
-    return {"rule": name, **dataclasses.asdict(rule)}  # type: ignore[call-overload]
 
 
 def _sample(features: Any) -> np.ndarray:
