@@ -98,13 +98,15 @@ class GPLayer(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="gpflow_ilr")
-class GPHead(HeadLogic, GPLayer):
-    """A GP classifier as a Keras 3 layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+class PosteriorHead(PosteriorLogic, GPLayer):
+    """A posterior as a Keras 3 layer; see :class:`~gpflow_ilr.heads.posterior_head.PosteriorLogic`."""
 
 
 @keras.saving.register_keras_serializable(package="gpflow_ilr")
-class PosteriorHead(PosteriorLogic, GPLayer):
-    """A posterior as a Keras 3 layer; see :class:`~gpflow_ilr.heads.posterior_head.PosteriorLogic`."""
+class GPHead(HeadLogic, GPLayer):
+    """A GP classifier as a Keras 3 layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+
+    _posterior_layer = PosteriorHead
 
 
 @keras.saving.register_keras_serializable(package="gpflow_ilr")

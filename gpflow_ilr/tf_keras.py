@@ -48,13 +48,15 @@ class GPLayer(tf_keras.layers.Layer):
 
 
 @tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
-class GPHead(HeadLogic, GPLayer):
-    """A GP classifier as a tf_keras layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+class PosteriorHead(PosteriorLogic, GPLayer):
+    """A posterior as a tf_keras layer; see :class:`~gpflow_ilr.heads.posterior_head.PosteriorLogic`."""
 
 
 @tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
-class PosteriorHead(PosteriorLogic, GPLayer):
-    """A posterior as a tf_keras layer; see :class:`~gpflow_ilr.heads.posterior_head.PosteriorLogic`."""
+class GPHead(HeadLogic, GPLayer):
+    """A GP classifier as a tf_keras layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+
+    _posterior_layer = PosteriorHead
 
 
 @tf_keras.saving.register_keras_serializable(package="gpflow_ilr")

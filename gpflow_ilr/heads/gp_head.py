@@ -14,6 +14,9 @@ it returns in training depends on ``objective``:
   E_q[π] would not do: −log E_q[π_y] is another objective, without the price of uncertainty. Built-in
   cross-entropies would not do either, because they normalise what they are given.
 - ``"draw"``: π of one draw from q, for which every built-in loss is an unbiased estimate.
+- ``"code"``: exp E_q[log N(t_k | f, V)] for the pseudo-targets t_k of the classes, less a constant that
+  is added with the KL term. Nothing is integrated numerically, a step costs little more than that of a
+  softmax layer, and ``collapse`` replaces q by its optimum over all rows when training has ended.
 
 In evaluation and prediction it returns the probabilities E_q[π], and adds nothing: ``evaluate`` reports
 the NLL of the predictions.
@@ -22,18 +25,25 @@ the NLL of the predictions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
+from gpflow.base import MeanAndVariance
 from gpflow.kernels import Stationary
 
+from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
+from gpflow_ilr.heads import after_training
+from gpflow_ilr.heads.code_gp import SharedCodeGP
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
 from gpflow_ilr.heads.gp_layer import LINEAR, GPLayerLogic, KernelSpec, make_kernel
+from gpflow_ilr.heads.outputs import predicted
+from gpflow_ilr.heads.penalty import Note, refuse_forgotten
 from gpflow_ilr.inputs.counts import check_count, evenly_spaced
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.models import ILRSVGP
+from gpflow_ilr.models.probabilities import Entropies
 from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
 
 __all__ = ["HeadLogic"]
@@ -46,7 +56,7 @@ PARTS = {
 }
 """What can be frozen, and how the paths of its parameters begin."""
 
-OBJECTIVES = ("elbo", "draw")
+OBJECTIVES = ("elbo", "draw", "code")
 STARTING_VARIANCE = 10.0  # latents are logits, so their amplitude is of order ten
 STARTING_SCALE = 0.1  # of the root of q's covariance: little noise in the first gradients
 SPREADING = 3.0  # how much further apart a trained network takes rows than a fresh one
@@ -63,9 +73,11 @@ class HeadLogic(GPLayerLogic):
         a kernel; register the function with Keras (``register_keras_serializable``) to save the model.
     :param num_latent_gps: number of latent GPs; by default K − 1, fewer make the mixing low-rank.
     :param mixing: whether to learn the matrix W that mixes the latents.
-    :param objective: ``"elbo"``, to be compiled with this package's ``ELBOLoss``, or ``"draw"``, for
-        built-in losses.
-    :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``.
+    :param objective: ``"elbo"`` or ``"code"``, to be compiled with this package's ``ELBOLoss``, or
+        ``"draw"``, for built-in losses. After training with ``"code"`` call :meth:`collapse`.
+    :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``; by
+        default none, and the kernel with ``"code"``, where a network that scales its features can do
+        all that a lengthscale would.
     :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations`.
     :param gp_dtype: ``"float64"`` or ``"float32"``, in which the GP computes, whatever the network's
         dtype; GPflow's default float if None. Where it is not the network's, a MirroredStrategy needs
@@ -79,7 +91,8 @@ class HeadLogic(GPLayerLogic):
     """
 
     add_loss: Callable[[tf.Tensor], None]
-    gp: ILRSVGP
+    _posterior_layer: ClassVar[Any]
+    gp: ILRSVGP | SharedCodeGP
 
     def __init__(
         self,
@@ -91,7 +104,7 @@ class HeadLogic(GPLayerLogic):
         num_latent_gps: int | None = None,
         mixing: bool = True,
         objective: str = "elbo",
-        frozen: Sequence[str] = (),
+        frozen: Sequence[str] | None = None,
         nodes: NodeRule | None = None,
         gp_dtype: str | None = None,
         jitter: float | None = None,
@@ -113,13 +126,21 @@ class HeadLogic(GPLayerLogic):
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {OBJECTIVES}, but it is {objective!r}.")
         self.objective = objective
+        if frozen is None:
+            frozen = ("kernel",) if objective == "code" else ()
         self._frozen = _parts(frozen)
         self._set_gp_options(kernel, nodes, gp_dtype, jitter)
         self.seed = seed
+        self._note: Note | None = None
+        if objective == "code" and num_latent_gps not in (None, num_classes - 1):
+            raise ValueError(
+                f"objective='code' has {num_classes - 1} latents, one less than classes, but "
+                f"num_latent_gps is {num_latent_gps}. Leave it out."
+            )
 
     # Building ---------------------------------------------------------------------------------------
 
-    def _build_gp(self, input_shape: Any) -> ILRSVGP:
+    def _build_gp(self, input_shape: Any) -> ILRSVGP | SharedCodeGP:
         """The GP, before it has seen features: it expects them to be standard normal."""
         num_features = self._num_features(input_shape)
         if self.kernel == LINEAR:
@@ -131,6 +152,10 @@ class HeadLogic(GPLayerLogic):
             draws = np.random.default_rng(self.seed).normal(size=[self.num_inducing, num_features])
             Z = draws.astype(self.gp_dtype)
             lengthscale = SPREADING * np.sqrt(2.0 * num_features)  # the typical distance is √(2D)
+            if self.objective == "code":
+                amplitude = 1.0 / self.num_classes  # of the targets
+                kernel = make_kernel(self.kernel, amplitude, lengthscale)
+                return SharedCodeGP(kernel, Z, ILRCode(self.num_classes), self.nodes)
             gp = ILRSVGP(
                 make_kernel(self.kernel, STARTING_VARIANCE, lengthscale),
                 Z,
@@ -141,6 +166,8 @@ class HeadLogic(GPLayerLogic):
                 nodes=self.nodes,
             )
             gp.q_sqrt.assign(STARTING_SCALE * gp.q_sqrt)
+            # A factor of the latents in predictions, which calibrate chooses; never trained.
+            gp.scale = tf.Variable(tf.ones([], Z.dtype), trainable=False)
             return gp
 
     def adapt(self, features: Any) -> None:
@@ -177,29 +204,72 @@ class HeadLogic(GPLayerLogic):
         :param training: whether this is a training step.
         """
         self._check_features(inputs)
+        refuse_forgotten(self._note)
         output_dtype = self._output_dtype
         with self.precision():
-            mean, variance = self.gp.predict_f(inputs)
-            likelihood = self.gp.likelihood
-            link = likelihood.link
             if not _is_training(training):
-                probabilities = expected_softmax(mean, variance, link, likelihood.nodes)
+                likelihood = self.gp.likelihood
+                latents = self.predict_latents(inputs)
+                probabilities = expected_softmax(*latents, likelihood.link, likelihood.nodes)
                 return for_prediction(tf.cast(probabilities, output_dtype), training)
-            penalty = (self.gp.prior_kl() - self.gp.log_prior_density()) / self.num_data
-            self.add_loss(tf.cast(penalty, self._keras.backend.floatx()))
-            if self.objective == "elbo":
-                expected = expected_log_softmax(mean, variance, link, likelihood.bound_nodes)
-                return for_elbo_loss(tf.cast(expected, output_dtype))
-            tiny = np.finfo(self.gp_dtype).eps  # the slope of √ is ∞ at 0
-            noise = tf.random.normal(tf.shape(mean), dtype=mean.dtype)
-            f = mean + tf.sqrt(tf.maximum(variance, tiny)) * noise
-            # Keras' own softmax leaves a note of the logits, which its cross-entropies use.
-            logits = tf.cast(tf.matmul(f, link, transpose_b=True), output_dtype)
-            return self._keras.activations.softmax(logits)
+            self._note = note = Note(self.gp.q_mu.unconstrained_variable)
+            priors = [p for p in self.gp.trainable_parameters if p.prior is not None]
+            penalty = self.gp.prior_kl() - sum(p.log_prior_density() for p in priors)
+            penalty /= self.num_data
+            if self.objective == "code":
+                penalty += self.gp.constant()
+            self.add_loss(tf.cast(note.of_penalty(penalty), self._keras.backend.floatx()))
+            return self._training_output(inputs, note, output_dtype)
+
+    def _training_output(self, inputs: tf.Tensor, note: Note, output_dtype: tf.DType) -> tf.Tensor:
+        """What the loss turns into the rows' share of the objective."""
+        likelihood = self.gp.likelihood
+        if self.objective == "code":
+            mean, variance = self.gp.predict_marginals(inputs)
+            expected = self.gp.expected_log_density(note.of_output(mean), variance)
+            return for_elbo_loss(tf.cast(expected, output_dtype))
+        mean, variance = self.gp.predict_f(inputs)
+        mean = note.of_output(mean)
+        if self.objective == "elbo":
+            expected = expected_log_softmax(mean, variance, likelihood.link, likelihood.bound_nodes)
+            return for_elbo_loss(tf.cast(expected, output_dtype))
+        tiny = np.finfo(self.gp_dtype).eps  # the slope of √ is ∞ at 0
+        noise = tf.random.normal(tf.shape(mean), dtype=mean.dtype)
+        f = mean + tf.sqrt(tf.maximum(variance, tiny)) * noise
+        # Keras' own softmax leaves a note of the logits, which its cross-entropies use.
+        logits = tf.cast(tf.matmul(f, likelihood.link, transpose_b=True), output_dtype)
+        return self._keras.activations.softmax(logits)
+
+    def predict_latents(self, inputs: Any) -> MeanAndVariance:
+        """Mean and variance of the latents as predictions use them, with the calibrated scale.
+
+        :param inputs: features [N, D].
+        """
+        mean, variance = self.gp.predict_marginals(inputs)
+        if self.objective == "code":  # where the sharpness is part of the link
+            return mean, variance
+        return self.gp.scale * mean, tf.square(self.gp.scale) * variance
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
         """[N, K]."""
         return (input_shape[0], self.num_classes)
+
+    # After training ---------------------------------------------------------------------------------
+
+    calibrate = after_training.calibrate
+    collapse = after_training.collapse
+    posterior_layer = after_training.posterior_layer
+
+    def predict_entropy(self, features: Any) -> Entropies:
+        """Total, aleatoric and epistemic entropy of the label in nats, each [N].
+
+        :param features: [N, D], what the network before this layer computes.
+        """
+        names = ("entropy", "aleatoric", "epistemic")
+        with self.precision():
+            likelihood, dtype = self.gp.likelihood, tf.as_dtype(self.gp_dtype)
+            found = predicted(*self.predict_latents(features), likelihood, names, dtype)
+            return Entropies(*(found[name] for name in names))
 
     # Training flags ---------------------------------------------------------------------------------
 
