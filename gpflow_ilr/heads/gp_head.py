@@ -75,9 +75,9 @@ class HeadLogic(GPLayerLogic):
     :param mixing: whether to learn the matrix W that mixes the latents.
     :param objective: ``"elbo"`` or ``"code"``, to be compiled with this package's ``ELBOLoss``, or
         ``"draw"``, for built-in losses. After training with ``"code"`` call :meth:`collapse`.
-    :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``; by
-        default none, and the kernel with ``"code"``, where a network that scales its features can do
-        all that a lengthscale would.
+    :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``;
+        by default none, and the kernel with ``"code"``, where a network that scales its features can
+        do all that a lengthscale would.
     :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations`.
     :param gp_dtype: ``"float64"`` or ``"float32"``, in which the GP computes, whatever the network's
         dtype; GPflow's default float if None. Where it is not the network's, a MirroredStrategy needs

@@ -42,7 +42,7 @@ def test_scale_is_the_best_for_the_validation_rows(stack: Stack, objective: str)
 
 def test_calibration_does_not_change_the_training_loss(stack: Stack) -> None:
     model = stack.model()
-    network, head = model.layers
+    head = model.layers[-1]
 
     def loss() -> float:
         return float(stack.ELBOLoss()(Y, model(X, training=True)) + sum(model.losses))
