@@ -91,6 +91,7 @@ class GPLayer(keras.layers.Layer):
         self._flags_changed()
 
     def _flags_changed(self) -> None:
+        """Tell Keras, which keeps flags of its own."""
         for alias, (path, variable) in zip(
             getattr(self, "_aliases", ()), self._gp_variables().items(), strict=True
         ):

@@ -33,6 +33,9 @@ class GPLayer(tf_keras.layers.Layer):
         self.gp = self._build_gp(input_shape)
         super().build(input_shape)
 
+    def _flags_changed(self) -> None:
+        """Nothing to tell: weights are asked for below."""
+
     @property
     def trainable_weights(self) -> list[tf.Variable]:
         """Variables that are trained."""

@@ -283,9 +283,6 @@ class HeadLogic(GPLayerLogic):
         self._frozen = _parts(parts)
         self._flags_changed()
 
-    def _flags_changed(self) -> None:
-        """Tell Keras, where it keeps flags of its own."""
-
     def _is_trained(self, path: str, variable: tf.Variable) -> bool:
         """Whether a variable of the GP is trained when the layer is."""
         prefixes = tuple(PARTS[part] for part in self._frozen)

@@ -91,6 +91,7 @@ class GPLayerLogic:
     compute_dtype: str
     gp: Any
     _keras: ClassVar[Any]
+    _flags_changed: Callable[[], None]
 
     def _set_gp_options(
         self, kernel: Any, nodes: NodeRule | None, gp_dtype: str | None, jitter: float | None

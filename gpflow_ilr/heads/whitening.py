@@ -26,9 +26,12 @@ def covariance_with_points(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor) -> tf.Ten
     """
     U = tf.concat([Z, X], axis=0)
     if type(kernel) is not SquaredExponential or not isinstance(kernel.active_dims, slice):
-        return kernel(Z, U)
-    scaled = U / tf.convert_to_tensor(kernel.lengthscales)
-    return tf.convert_to_tensor(kernel.variance) * _gaussians(scaled, Z.shape[0])
+        K = kernel(Z, U)
+    else:
+        scaled = U / tf.convert_to_tensor(kernel.lengthscales)
+        K = tf.convert_to_tensor(kernel.variance) * _gaussians(scaled, Z.shape[0])
+    K.set_shape([Z.shape[0], None])  # which is lost where the number of rows is unknown
+    return K
 
 
 def _gaussians(U: tf.Tensor, M: int) -> tf.Tensor:
@@ -61,7 +64,7 @@ def whitened_features(K: tf.Tensor) -> tuple[tf.Tensor, Any]:
 
     :param K: [K_uu, K_uf], [M, M + N].
     """
-    M = K.shape[0]
+    M, jitter = K.shape[0], relative_jitter()  # which gradients, taken elsewhere, would not know
     L = whitening_factor(K[:, :M])
     A = tf.linalg.triangular_solve(L, K[:, M:])
 
@@ -75,7 +78,7 @@ def whitened_features(K: tf.Tensor) -> tuple[tf.Tensor, Any]:
         dK_uu = tf.transpose(
             tf.linalg.triangular_solve(L, tf.transpose(solved[:, :M]), adjoint=True)
         )
-        share = relative_jitter() * tf.linalg.trace(dK_uu) / M
+        share = jitter * tf.linalg.trace(dK_uu) / M
         dK_uu += tf.linalg.diag(tf.fill([M], share))
         return tf.concat([dK_uu, solved[:, M:]], axis=1)
 
