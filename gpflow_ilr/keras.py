@@ -1,16 +1,21 @@
-"""A sparse GP classifier as the last layer of a Keras 3 network.
+"""A sparse GP as the last layer of a Keras 3 network: trained with it, or put there afterwards.
 
 ::
 
+    head = ClosedFormHead(num_classes=K, network=features)  # features: a trained network
+    head.fit((X, y), validation=(X_val, y_val))
+    head.attach().predict(X_test)  # probabilities [N, K]
+
+or as a layer that is trained::
+
     head = GPHead(num_classes=K, num_inducing=100, num_data=len(X))
-    model = keras.Sequential([backbone, head])
-    head.adapt(backbone.predict(X))
+    model = keras.Sequential([features, head])
+    head.adapt(features.predict(X))
     model.compile("adam", loss=ELBOLoss(), metrics=["accuracy"])
     model.fit(X, y)
-    model.predict(X_test)  # probabilities [N, K]
+    model.predict(X_test)
 
-The logic is in :mod:`gpflow_ilr.heads.gp_head`; :mod:`gpflow_ilr.tf_keras` has the same names for
-tf_keras.
+The logic is in :mod:`gpflow_ilr.heads`; :mod:`gpflow_ilr.tf_keras` has the same names for tf_keras.
 """
 
 from __future__ import annotations
@@ -19,10 +24,13 @@ from typing import Any
 
 import keras
 
+from gpflow_ilr.heads.closed_form import ClosedFormLogic
 from gpflow_ilr.heads.elbo_loss import ELBOLossLogic
+from gpflow_ilr.heads.features import before_layer
 from gpflow_ilr.heads.gp_head import HeadLogic
+from gpflow_ilr.heads.posterior_head import PosteriorLogic
 
-__all__ = ["GPHead", "ELBOLoss"]
+__all__ = ["GPHead", "ELBOLoss", "ClosedFormHead", "PosteriorHead", "feature_network"]
 
 
 def check_keras(version: str, backend: str) -> None:
@@ -48,9 +56,8 @@ def check_keras(version: str, backend: str) -> None:
 check_keras(keras.__version__, keras.backend.backend())
 
 
-@keras.saving.register_keras_serializable(package="gpflow_ilr")
-class GPHead(HeadLogic, keras.layers.Layer):
-    """A GP classifier as a Keras 3 layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+class GPLayer(keras.layers.Layer):
+    """A layer whose variables are those of the GPflow module ``gp``."""
 
     _keras = keras
 
@@ -59,7 +66,7 @@ class GPHead(HeadLogic, keras.layers.Layer):
 
         :param input_shape: their shape.
         """
-        self.gp = self._build_gp(input_shape[-1])
+        self.gp = self._build_gp(input_shape)
         # Keras 3 does not look into GPflow's modules, so it is given each variable under its own type.
         self._aliases = [
             keras.Variable(
@@ -84,6 +91,7 @@ class GPHead(HeadLogic, keras.layers.Layer):
         self._flags_changed()
 
     def _flags_changed(self) -> None:
+        """Tell Keras, which keeps flags of its own."""
         for alias, (path, variable) in zip(
             getattr(self, "_aliases", ()), self._gp_variables().items(), strict=True
         ):
@@ -91,5 +99,33 @@ class GPHead(HeadLogic, keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="gpflow_ilr")
+class PosteriorHead(PosteriorLogic, GPLayer):
+    """A posterior as a Keras 3 layer; see :class:`~gpflow_ilr.heads.posterior_head.PosteriorLogic`."""
+
+
+@keras.saving.register_keras_serializable(package="gpflow_ilr")
+class GPHead(HeadLogic, GPLayer):
+    """A GP classifier as a Keras 3 layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+
+    _posterior_layer = PosteriorHead
+
+
+@keras.saving.register_keras_serializable(package="gpflow_ilr")
 class ELBOLoss(ELBOLossLogic, keras.losses.Loss):
     """The loss of GPHead as a Keras 3 loss; see :class:`~gpflow_ilr.heads.elbo_loss.ELBOLossLogic`."""
+
+
+class ClosedFormHead(ClosedFormLogic):
+    """A head for trained networks; see :class:`~gpflow_ilr.heads.closed_form.ClosedFormLogic`."""
+
+    _keras, _layer = keras, PosteriorHead
+
+
+def feature_network(network: Any, layer: int | str = -1) -> Any:
+    """The part of a trained network that computes the input of one of its layers.
+
+    :param network: a Sequential or functional model.
+    :param layer: the layer's number or name; the last one, a classifier's softmax, by default.
+    :raises ValueError: if the network has no such layer, or it gets no features [N, D].
+    """
+    return before_layer(network, layer, keras)

@@ -11,15 +11,17 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from gpflow_ilr.heads.closed_form import ClosedFormLogic
 from gpflow_ilr.heads.elbo_loss import ELBOLossLogic
+from gpflow_ilr.heads.features import before_layer
 from gpflow_ilr.heads.gp_head import HeadLogic
+from gpflow_ilr.heads.posterior_head import PosteriorLogic
 
-__all__ = ["GPHead", "ELBOLoss"]
+__all__ = ["GPHead", "ELBOLoss", "ClosedFormHead", "PosteriorHead", "feature_network"]
 
 
-@tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
-class GPHead(HeadLogic, tf_keras.layers.Layer):
-    """A GP classifier as a tf_keras layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+class GPLayer(tf_keras.layers.Layer):
+    """A layer whose variables are those of the GPflow module ``gp``."""
 
     _keras = tf_keras
 
@@ -28,8 +30,11 @@ class GPHead(HeadLogic, tf_keras.layers.Layer):
 
         :param input_shape: their shape.
         """
-        self.gp = self._build_gp(input_shape[-1])
+        self.gp = self._build_gp(input_shape)
         super().build(input_shape)
+
+    def _flags_changed(self) -> None:
+        """Nothing to tell: weights are asked for below."""
 
     @property
     def trainable_weights(self) -> list[tf.Variable]:
@@ -46,5 +51,33 @@ class GPHead(HeadLogic, tf_keras.layers.Layer):
 
 
 @tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
+class PosteriorHead(PosteriorLogic, GPLayer):
+    """A posterior as a tf_keras layer; see :class:`~gpflow_ilr.heads.posterior_head.PosteriorLogic`."""
+
+
+@tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
+class GPHead(HeadLogic, GPLayer):
+    """A GP classifier as a tf_keras layer; see :class:`~gpflow_ilr.heads.gp_head.HeadLogic`."""
+
+    _posterior_layer = PosteriorHead
+
+
+@tf_keras.saving.register_keras_serializable(package="gpflow_ilr")
 class ELBOLoss(ELBOLossLogic, tf_keras.losses.Loss):
     """The loss of GPHead as a tf_keras loss; see :class:`~gpflow_ilr.heads.elbo_loss.ELBOLossLogic`."""
+
+
+class ClosedFormHead(ClosedFormLogic):
+    """A head for trained networks; see :class:`~gpflow_ilr.heads.closed_form.ClosedFormLogic`."""
+
+    _keras, _layer = tf_keras, PosteriorHead
+
+
+def feature_network(network: Any, layer: int | str = -1) -> Any:
+    """The part of a trained network that computes the input of one of its layers.
+
+    :param network: a Sequential or functional model.
+    :param layer: the layer's number or name; the last one, a classifier's softmax, by default.
+    :raises ValueError: if the network has no such layer, or it gets no features [N, D].
+    """
+    return before_layer(network, layer, tf_keras)

@@ -1,37 +1,105 @@
 # %% [markdown]
 # # For users of Keras
 #
-# `GPHead` is a layer: a sparse GP classifier on the features that the network before it computes
-# (`pip install -e '.[keras]'`; `gpflow_ilr.tf_keras` has the same names for tf_keras).
+# A GP at the end of a network: put there afterwards (`ClosedFormHead`), or trained with it
+# (`GPHead`). Both are sparse GP classifiers on the features that the network computes, and know
+# what they have not seen (`pip install -e '.[keras]'`; `gpflow_ilr.tf_keras` has the same names for
+# tf_keras).
 
 # %%
 import keras
 import numpy as np
 
-from gpflow_ilr.keras import ELBOLoss, GPHead
+from gpflow_ilr.keras import ClosedFormHead, ELBOLoss, GPHead, feature_network
 
 keras.utils.set_random_seed(0)
 rng = np.random.default_rng(0)
-X = rng.normal(size=(200, 2))
-y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)  # classes 0, 1, 2
-X_test = rng.normal(size=(500, 2))
-y_test = (X_test[:, 0] > 0).astype(int) + (X_test[:, 1] > 0)
 
-features = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(16, activation="relu")])
-head = GPHead(num_classes=3, num_inducing=20, num_data=len(X))
-head.adapt(features.predict(X, verbose=0))  # inducing inputs and lengthscale
-network = keras.Sequential([features, head])
-network.compile(keras.optimizers.Adam(5e-3), loss=ELBOLoss(), metrics=["accuracy"])
-history = network.fit(X, y, batch_size=50, epochs=40, verbose=0)
-network.predict(X_test[:3], verbose=0).round(3)
+
+def rows(count):
+    X = rng.normal(size=(count, 2)).astype("float32")
+    return X, (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)  # classes 0, 1, 2
+
+
+(X, y), (X_val, y_val), (X_test, y_test) = rows(200), rows(100), rows(500)
+
+
+def body():
+    return keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(16, activation="relu")])
+
 
 # %% [markdown]
-# The training loss is −ELBO/N; `evaluate` reports the NLL of the predicted probabilities:
+# ## A network that is trained already
+#
+# The network stays as it is. One pass over the rows collects sums of its features; λ and noise are
+# chosen by rows that it has not seen.
 
 # %%
+network = keras.Sequential([body(), keras.layers.Dense(3, activation="softmax")])
+network.compile(keras.optimizers.Adam(1e-2), loss="sparse_categorical_crossentropy")
+network.fit(X, y, batch_size=50, epochs=20, verbose=0)
+
+head = ClosedFormHead(3, num_inducing=20, network=feature_network(network))
+print(head.fit((X, y), validation=(X_val, y_val)))
+
+# %% [markdown]
+# `attach` makes an ordinary Keras model: `predict`, `save`, `load_model`, `export`. On request it
+# says where the uncertainty comes from; the epistemic part is large for inputs unlike those of the
+# training.
+
+# %%
+with_head = head.attach(outputs=("probabilities", "epistemic"))
+near, far = with_head.predict(X_test, verbose=0), with_head.predict(20.0 + X_test, verbose=0)
+print(near["epistemic"].mean(), far["epistemic"].mean())
+
+# %% [markdown]
+# New rows are added without a new fit, and the result is that of all rows at once. Where classes
+# overlap, `head.polish((X, y), validation=(X_val, y_val))` goes on with the exact likelihood, and
+# is kept if the validation rows say so. `network` may be any function from a batch to features;
+# without one, rows are features. `kernel="Linear"` is a Bayesian last layer.
+
+# %%
+head.update(X_val[:50], y_val[:50])
+network_with_head = head.attach()
+network_with_head.predict(X_test[:3], verbose=0).round(3)
+
+# %% [markdown]
+# ## A layer that is trained
+#
+# `GPHead` is a layer. With `objective="code"` it is trained on pseudo-targets in closed form, and
+# `collapse` replaces its posterior by the optimum over all rows.
+
+# %%
+features = body()
+layer = GPHead(num_classes=3, num_inducing=20, num_data=len(X), objective="code")
+layer.adapt(features.predict(X, verbose=0))  # inducing inputs and lengthscale
+network = keras.Sequential([features, layer])
+network.compile(keras.optimizers.Adam(5e-3), loss=ELBOLoss(), metrics=["accuracy"])
+network.fit(X, y, batch_size=50, epochs=20, verbose=0)
+layer.collapse((X, y), features, validation=(X_val, y_val))
 network.evaluate(X_test, y_test, verbose=0, return_dict=True)
 
 # %% [markdown]
-# In ELBO mode any other loss than `ELBOLoss` is refused, because built-in cross-entropies normalise
-# what they are given and so forget the uncertainty. `GPHead(objective="draw")` works with built-in
-# losses.
+# The default, `objective="elbo"`, has the exact likelihood. Its training loss is −ELBO/N;
+# `evaluate` reports the NLL of the predicted probabilities. `calibrate` chooses the scale of its
+# latents by validation rows, as temperature scaling does, but through the predictive integral.
+
+# %%
+features = body()
+layer = GPHead(num_classes=3, num_inducing=20, num_data=len(X))
+layer.adapt(features.predict(X, verbose=0))
+network = keras.Sequential([features, layer])
+network.compile(keras.optimizers.Adam(5e-3), loss=ELBOLoss(), metrics=["accuracy"])
+network.fit(X, y, batch_size=50, epochs=20, verbose=0)
+print(layer.calibrate((X_val, y_val), features))
+print(layer.predict_entropy(features.predict(X_test[:3], verbose=0)))
+
+# %% [markdown]
+# `posterior_layer(outputs=...)` is the head as it is now, as a layer that is not trained and has
+# further outputs. `sample_weight` and `class_weight` count rows as often as they say.
+#
+# In these two modes any other loss than `ELBOLoss` is refused, because built-in cross-entropies
+# normalise what they are given and so forget the uncertainty; `objective="draw"` works with
+# built-in losses. A loop of your own needs `loss_fn(y, model(X, training=True)) +
+# sum(model.losses)`: without the losses, which hold the KL term, the next call of the head refuses
+# to go on.

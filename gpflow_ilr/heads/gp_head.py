@@ -14,6 +14,9 @@ it returns in training depends on ``objective``:
   E_q[π] would not do: −log E_q[π_y] is another objective, without the price of uncertainty. Built-in
   cross-entropies would not do either, because they normalise what they are given.
 - ``"draw"``: π of one draw from q, for which every built-in loss is an unbiased estimate.
+- ``"code"``: exp E_q[log N(t_k | f, V)] for the pseudo-targets t_k of the classes, less a constant that
+  is added with the KL term. Nothing is integrated numerically, a step costs little more than that of a
+  softmax layer, and ``collapse`` replaces q by its optimum over all rows when training has ended.
 
 In evaluation and prediction it returns the probabilities E_q[π], and adds nothing: ``evaluate`` reports
 the NLL of the predictions.
@@ -21,25 +24,27 @@ the NLL of the predictions.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-import gpflow
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import IsotropicStationary, Kernel, Stationary
-from gpflow.utilities import parameter_dict
+from gpflow.base import MeanAndVariance
+from gpflow.kernels import Stationary
 
-from gpflow_ilr import expectations
+from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule, expected_log_softmax, expected_softmax
+from gpflow_ilr.heads import after_training
+from gpflow_ilr.heads.code_gp import SharedCodeGP
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
-from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced, number_or_nan
-from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
+from gpflow_ilr.heads.gp_layer import LINEAR, GPLayerLogic, KernelSpec, make_kernel
+from gpflow_ilr.heads.outputs import predicted
+from gpflow_ilr.heads.penalty import Note, refuse_forgotten
+from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced
 from gpflow_ilr.inputs.labels import check_num_classes
 from gpflow_ilr.inputs.rows import as_rows
 from gpflow_ilr.models import ILRSVGP
+from gpflow_ilr.models.probabilities import Entropies
 from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
 
 __all__ = ["HeadLogic"]
@@ -52,14 +57,14 @@ PARTS = {
 }
 """What can be frozen, and how the paths of its parameters begin."""
 
-OBJECTIVES = ("elbo", "draw")
+OBJECTIVES = ("elbo", "draw", "code")
 STARTING_VARIANCE = 10.0  # latents are logits, so their amplitude is of order ten
 STARTING_SCALE = 0.1  # of the root of q's covariance: little noise in the first gradients
 SPREADING = 3.0  # how much further apart a trained network takes rows than a fresh one
 ADAPT_ROWS = 10_000
 
 
-class HeadLogic:
+class HeadLogic(GPLayerLogic):
     """Class probabilities from features, by K − 1 latent GPs with M common inducing inputs.
 
     :param num_classes: number of classes K.
@@ -69,9 +74,11 @@ class HeadLogic:
         a kernel; register the function with Keras (``register_keras_serializable``) to save the model.
     :param num_latent_gps: number of latent GPs; by default K − 1, fewer make the mixing low-rank.
     :param mixing: whether to learn the matrix W that mixes the latents.
-    :param objective: ``"elbo"``, to be compiled with this package's ``ELBOLoss``, or ``"draw"``, for
-        built-in losses.
-    :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``.
+    :param objective: ``"elbo"`` or ``"code"``, to be compiled with this package's ``ELBOLoss``, or
+        ``"draw"``, for built-in losses. After training with ``"code"`` call :meth:`collapse`.
+    :param frozen: parts that are not trained, of ``"kernel"``, ``"inducing"``, ``"mixing"``, ``"q"``;
+        by default none, and the kernel with ``"code"``, where a network that scales its features can
+        do all that a lengthscale would.
     :param nodes: node rule of expectations; see :mod:`gpflow_ilr.expectations`.
     :param gp_dtype: ``"float64"`` or ``"float32"``, in which the GP computes, whatever the network's
         dtype; GPflow's default float if None. Where it is not the network's, a MirroredStrategy needs
@@ -85,11 +92,8 @@ class HeadLogic:
     """
 
     add_loss: Callable[[tf.Tensor], None]
-    build: Callable[[Any], None]
-    built: bool
-    compute_dtype: str
-    gp: ILRSVGP
-    _keras: ClassVar[Any]
+    _posterior_layer: ClassVar[Any]
+    gp: ILRSVGP | SharedCodeGP
 
     def __init__(
         self,
@@ -97,11 +101,11 @@ class HeadLogic:
         num_inducing: int,
         num_data: int | None = None,
         *,
-        kernel: str | Callable[[], Kernel] = "SquaredExponential",
+        kernel: KernelSpec = "SquaredExponential",
         num_latent_gps: int | None = None,
         mixing: bool = True,
         objective: str = "elbo",
-        frozen: Sequence[str] = (),
+        frozen: Sequence[str] | None = None,
         nodes: NodeRule | None = None,
         gp_dtype: str | None = None,
         jitter: float | None = None,
@@ -118,43 +122,43 @@ class HeadLogic:
                 "KL/num_data is its share of the loss. Pass num_data=len(X_train)."
             )
         self.num_data = check_count("num_data", num_data)
-        if isinstance(kernel, Kernel) or not (isinstance(kernel, str) or callable(kernel)):
-            raise TypeError(
-                "kernel must be the name of a stationary GPflow kernel or a function that returns a "
-                f"kernel, so that the layer can be saved and rebuilt, but it is {kernel!r}. Pass a "
-                "function: def my_kernel(): return gpflow.kernels.…"
-            )
-        self.kernel = kernel
         self.num_latent_gps = num_latent_gps
         self.mixing = mixing
         if objective not in OBJECTIVES:
             raise ValueError(f"objective must be one of {OBJECTIVES}, but it is {objective!r}.")
         self.objective = objective
+        if frozen is None:
+            frozen = ("kernel",) if objective == "code" else ()
         self._frozen = _parts(frozen)
-        self.nodes = nodes
-        dtype: Any = gpflow.default_float() if gp_dtype is None else gp_dtype
-        if dtype not in ("float32", "float64", tf.float32, tf.float64, np.float32, np.float64):
-            raise ValueError(f"gp_dtype must be 'float32' or 'float64', but it is {gp_dtype!r}.")
-        self.gp_dtype = tf.as_dtype(dtype).name
-        self.jitter = gpflow.default_jitter() if jitter is None else number_or_nan(jitter)
-        if not self.jitter >= 0.0:
-            raise ValueError(f"jitter must be a number of at least 0, but it is {jitter!r}.")
+        self._set_gp_options(kernel, nodes, gp_dtype, jitter)
         self.seed = check_seed(seed)
+        self._note: Note | None = None
+        if objective == "code" and num_latent_gps not in (None, num_classes - 1):
+            raise ValueError(
+                f"objective='code' has {num_classes - 1} latents, one less than classes, but "
+                f"num_latent_gps is {num_latent_gps}. Leave it out."
+            )
 
     # Building ---------------------------------------------------------------------------------------
 
-    def _build_gp(self, num_features: int | None) -> ILRSVGP:
+    def _build_gp(self, input_shape: Any) -> ILRSVGP | SharedCodeGP:
         """The GP, before it has seen features: it expects them to be standard normal."""
-        if num_features is None:
+        num_features = self._num_features(input_shape)
+        if self.kernel == LINEAR:
             raise ValueError(
-                "GPHead needs to know the number of features, but the last dimension of its input "
-                "is None. Fix it, for example with Input(shape=(D,))."
+                "gpflow.kernels has no isotropic stationary kernel 'Linear'. Pass a function that "
+                "returns a kernel, or use ClosedFormHead(kernel='Linear')."
             )
         with self.precision(), tf.init_scope():
             draws = np.random.default_rng(self.seed).normal(size=[self.num_inducing, num_features])
             Z = draws.astype(self.gp_dtype)
+            lengthscale = SPREADING * np.sqrt(2.0 * num_features)  # the typical distance is √(2D)
+            if self.objective == "code":
+                amplitude = 1.0 / self.num_classes  # of the targets
+                kernel = make_kernel(self.kernel, amplitude, lengthscale)
+                return SharedCodeGP(kernel, Z, ILRCode(self.num_classes), self.nodes)
             gp = ILRSVGP(
-                self._make_kernel(num_features),
+                make_kernel(self.kernel, STARTING_VARIANCE, lengthscale),
                 Z,
                 num_classes=self.num_classes,
                 num_latent_gps=self.num_latent_gps,
@@ -163,30 +167,9 @@ class HeadLogic:
                 nodes=self.nodes,
             )
             gp.q_sqrt.assign(STARTING_SCALE * gp.q_sqrt)
+            # A factor of the latents in predictions, which calibrate chooses; never trained.
+            gp.scale = tf.Variable(tf.ones([], Z.dtype), trainable=False)
             return gp
-
-    def _make_kernel(self, num_features: int) -> Kernel:
-        if callable(self.kernel):
-            kernel = self.kernel()
-            refuse_keras_layers(kernel, "kernel")
-            return kernel
-        kernel_class = getattr(gpflow.kernels, self.kernel, None)
-        if not (isinstance(kernel_class, type) and issubclass(kernel_class, IsotropicStationary)):
-            raise ValueError(
-                f"gpflow.kernels has no isotropic stationary kernel {self.kernel!r}. Use for example "
-                "'SquaredExponential' or 'Matern52', or pass a function that returns a kernel."
-            )
-        lengthscale = SPREADING * np.sqrt(2.0 * num_features)  # the typical distance is √(2D)
-        return kernel_class(variance=STARTING_VARIANCE, lengthscales=lengthscale)
-
-    @contextmanager
-    def precision(self) -> Iterator[None]:
-        """GPflow's configuration of this layer, for calls of ``head.gp`` outside of the layer."""
-        config = dataclasses.replace(
-            gpflow.config.config(), float=np.dtype(self.gp_dtype).type, jitter=self.jitter
-        )
-        with gpflow.config.as_context(config):
-            yield
 
     def adapt(self, features: Any) -> None:
         """Start the inducing inputs and the lengthscales from features of training rows.
@@ -221,36 +204,73 @@ class HeadLogic:
         :param inputs: features [N, D].
         :param training: whether this is a training step.
         """
-        if inputs.shape.rank != 2:
-            raise ValueError(
-                f"GPHead wants features [N, D], but they have shape {inputs.shape}. Put a Flatten or "
-                "a pooling layer before it."
-            )
-        output_dtype = tf.as_dtype(self.compute_dtype)
-        if output_dtype.size < 4:  # half precision cannot hold probabilities near 0
-            output_dtype = tf.float32
+        self._check_features(inputs)
+        refuse_forgotten(self._note)
+        output_dtype = self._output_dtype
         with self.precision():
-            mean, variance = self.gp.predict_f(inputs)
-            likelihood = self.gp.likelihood
-            link = likelihood.link
             if not _is_training(training):
-                probabilities = expected_softmax(mean, variance, link, likelihood.nodes)
+                likelihood = self.gp.likelihood
+                latents = self.predict_latents(inputs)
+                probabilities = expected_softmax(*latents, likelihood.link, likelihood.nodes)
                 return for_prediction(tf.cast(probabilities, output_dtype), training)
-            penalty = (self.gp.prior_kl() - self.gp.log_prior_density()) / self.num_data
-            self.add_loss(tf.cast(penalty, self._keras.backend.floatx()))
-            if self.objective == "elbo":
-                expected = expected_log_softmax(mean, variance, link, likelihood.bound_nodes)
-                return for_elbo_loss(tf.cast(expected, output_dtype))
-            tiny = np.finfo(self.gp_dtype).eps  # the slope of √ is ∞ at 0
-            noise = tf.random.normal(tf.shape(mean), dtype=mean.dtype)
-            f = mean + tf.sqrt(tf.maximum(variance, tiny)) * noise
-            # Keras' own softmax leaves a note of the logits, which its cross-entropies use.
-            logits = tf.cast(tf.matmul(f, link, transpose_b=True), output_dtype)
-            return self._keras.activations.softmax(logits)
+            self._note = note = Note(self.gp.q_mu.unconstrained_variable)
+            priors = [p for p in self.gp.trainable_parameters if p.prior is not None]
+            penalty = self.gp.prior_kl() - sum(p.log_prior_density() for p in priors)
+            penalty /= self.num_data
+            if self.objective == "code":
+                penalty += self.gp.constant()
+            self.add_loss(tf.cast(note.of_penalty(penalty), self._keras.backend.floatx()))
+            return self._training_output(inputs, note, output_dtype)
+
+    def _training_output(self, inputs: tf.Tensor, note: Note, output_dtype: tf.DType) -> tf.Tensor:
+        """What the loss turns into the rows' share of the objective."""
+        likelihood = self.gp.likelihood
+        if self.objective == "code":
+            mean, variance = self.gp.predict_marginals(inputs)
+            expected = self.gp.expected_log_density(note.of_output(mean), variance)
+            return for_elbo_loss(tf.cast(expected, output_dtype))
+        mean, variance = self.gp.predict_f(inputs)
+        mean = note.of_output(mean)
+        if self.objective == "elbo":
+            expected = expected_log_softmax(mean, variance, likelihood.link, likelihood.bound_nodes)
+            return for_elbo_loss(tf.cast(expected, output_dtype))
+        tiny = np.finfo(self.gp_dtype).eps  # the slope of √ is ∞ at 0
+        noise = tf.random.normal(tf.shape(mean), dtype=mean.dtype)
+        f = mean + tf.sqrt(tf.maximum(variance, tiny)) * noise
+        # Keras' own softmax leaves a note of the logits, which its cross-entropies use.
+        logits = tf.cast(tf.matmul(f, likelihood.link, transpose_b=True), output_dtype)
+        return self._keras.activations.softmax(logits)
+
+    def predict_latents(self, inputs: Any) -> MeanAndVariance:
+        """Mean and variance of the latents as predictions use them, with the calibrated scale.
+
+        :param inputs: features [N, D].
+        """
+        mean, variance = self.gp.predict_marginals(inputs)
+        if self.objective == "code":  # where the sharpness is part of the link
+            return mean, variance
+        return self.gp.scale * mean, tf.square(self.gp.scale) * variance
 
     def compute_output_shape(self, input_shape: Any) -> tuple[int | None, int]:
         """[N, K]."""
         return (input_shape[0], self.num_classes)
+
+    # After training ---------------------------------------------------------------------------------
+
+    calibrate = after_training.calibrate
+    collapse = after_training.collapse
+    posterior_layer = after_training.posterior_layer
+
+    def predict_entropy(self, features: Any) -> Entropies:
+        """Total, aleatoric and epistemic entropy of the label in nats, each [N].
+
+        :param features: [N, D], what the network before this layer computes.
+        """
+        names = ("entropy", "aleatoric", "epistemic")
+        with self.precision():
+            likelihood, dtype = self.gp.likelihood, tf.as_dtype(self.gp_dtype)
+            found = predicted(*self.predict_latents(features), likelihood, names, dtype)
+            return Entropies(*(found[name] for name in names))
 
     # Training flags ---------------------------------------------------------------------------------
 
@@ -264,24 +284,6 @@ class HeadLogic:
         self._frozen = _parts(parts)
         self._flags_changed()
 
-    def _flags_changed(self) -> None:
-        """Tell Keras, where it keeps flags of its own."""
-
-    def _gp_variables(self) -> dict[str, tf.Variable]:
-        """Every variable of the GP by the path of its parameter, each once."""
-        if not self.built and not hasattr(self, "gp"):
-            return {}
-        named = {
-            path: getattr(parameter, "unconstrained_variable", parameter)
-            for path, parameter in parameter_dict(self.gp).items()
-        }
-        seen: set[int] = set()
-        return {
-            path: v
-            for path, v in named.items()
-            if not (id(v) in seen or seen.add(id(v)))  # type: ignore[func-returns-value]
-        }
-
     def _is_trained(self, path: str, variable: tf.Variable) -> bool:
         """Whether a variable of the GP is trained when the layer is."""
         prefixes = tuple(PARTS[part] for part in self._frozen)
@@ -291,56 +293,17 @@ class HeadLogic:
 
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as plain data."""
-        kernel: Any = self.kernel
-        if callable(kernel):
-            kernel = self._keras.saving.serialize_keras_object(kernel)
         return {
-            **super().get_config(),  # type: ignore[misc]
+            **super().get_config(),
             "num_classes": self.num_classes,
             "num_inducing": self.num_inducing,
             "num_data": self.num_data,
-            "kernel": kernel,
             "num_latent_gps": self.num_latent_gps,
             "mixing": self.mixing,
             "objective": self.objective,
             "frozen": list(self._frozen),
-            "nodes": _rule_as_data(self.nodes),
-            "gp_dtype": self.gp_dtype,
-            "jitter": self.jitter,
             "seed": self.seed,
         }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Any:
-        """The layer of a configuration that :meth:`get_config` returned."""
-        config = dict(config)
-        if isinstance(config["kernel"], dict):
-            config["kernel"] = cls._keras.saving.deserialize_keras_object(config["kernel"])
-        if config["nodes"] is not None:
-            options = dict(config["nodes"])
-            config["nodes"] = getattr(expectations, options.pop("rule"))(**options)
-        return cls(**config)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Put every variable of the GP into the store, by its path."""
-        for path, variable in self._gp_variables().items():
-            store[path] = variable.numpy()
-
-    def load_own_variables(self, store: Any) -> None:
-        """Take every variable of the GP from the store, by its path.
-
-        :raises ValueError: if the store is that of another GP; nothing is assigned then.
-        """
-        variables = self._gp_variables()
-        expected = {path: tuple(v.shape) for path, v in variables.items()}
-        found = {path: tuple(store[path].shape) for path in store.keys()}  # noqa: SIM118 - Keras' stores do not iterate
-        if expected != found:
-            raise ValueError(
-                f"The weights are those of another GPHead: they have {found}, but this layer has "
-                f"{expected}. Build the model as it was when it was saved."
-            )
-        for path, variable in variables.items():
-            variable.assign(np.asarray(store[path], dtype=self.gp_dtype))
 
 
 def _parts(parts: Sequence[str]) -> tuple[str, ...]:
@@ -355,15 +318,6 @@ def _is_training(training: Any) -> bool:
     """Whether this is a training step; Keras 2 draws functional models with a symbolic flag."""
     value = tf.get_static_value(training) if tf.is_tensor(training) else training
     return bool(value)
-
-
-def _rule_as_data(rule: NodeRule | None) -> dict[str, Any] | None:
-    if rule is None:
-        return None
-    name = type(rule).__name__
-    if getattr(expectations, name, None) is not type(rule):
-        raise TypeError(f"A GPHead with nodes of class {name} cannot be saved: use Sobol(...).")
-    return {"rule": name, **dataclasses.asdict(rule)}  # type: ignore[call-overload]
 
 
 def _sample(features: Any) -> np.ndarray:

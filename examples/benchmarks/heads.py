@@ -1,0 +1,264 @@
+"""Last layers of a network: accuracy, NLL, ECE, seconds, and how well unknown inputs are found.
+
+Eight of ten classes are known; the unknown inputs are the two others, and known rows with shuffled
+pixels. AUROC: the probability that an unknown row has a larger entropy (or epistemic entropy) than a
+known one. Every contestant has the same number of tries, of which the NLL of validation rows chooses;
+the same rows choose temperature, λ, noise and scales. Mean ± standard error over seeds, each with its
+own split and networks. Last-layer Laplace is the full Gauss–Newton posterior, written out in
+``peers_of_heads.py``. Data: scikit-learn's digits, or ``--fashion PATH`` of a subset of Fashion-MNIST
+(arrays X_train, y_train, X_test, y_test).
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from peers_of_heads import (
+    Predict,
+    Prediction,
+    dropout,
+    ensemble,
+    entropy,
+    last_layer_laplace,
+    nll,
+    of_logits,
+    sngp,
+    softmax_network,
+    temperature_of,
+    trained,
+)
+from sklearn.datasets import load_digits
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import train_test_split
+
+from gpflow_ilr import metrics
+from gpflow_ilr.keras import ClosedFormHead, ELBOLoss, GPHead
+
+K = 8
+Rows = tuple[np.ndarray, np.ndarray]
+
+
+def mlp(spectral: bool = False, rate: float = 0.0) -> Any:
+    wrap = keras.layers.SpectralNormalization if spectral else lambda layer: layer
+    layers: list[Any] = [keras.layers.Input((64,))]
+    for units in (64, 32):
+        layers.append(wrap(keras.layers.Dense(units, activation="relu")))
+        if rate:
+            layers.append(keras.layers.Dropout(rate))
+    return keras.Sequential(layers)
+
+
+def cnn(spectral: bool = False, rate: float = 0.0) -> Any:
+    wrap = keras.layers.SpectralNormalization if spectral else lambda layer: layer
+    layers: list[Any] = [keras.layers.Input((28, 28, 1))]
+    for filters in (16, 32):
+        convolution = keras.layers.Conv2D(filters, 3, strides=2, activation="relu", padding="same")
+        layers.append(wrap(convolution))
+    layers += [keras.layers.Flatten(), wrap(keras.layers.Dense(64, activation="relu"))]
+    if rate:
+        layers.append(keras.layers.Dropout(rate))
+    return keras.Sequential(layers)
+
+
+def with_gp_layer(
+    body: Callable[..., Any], train: Rows, val: Rows, objective: str, rate: float, epochs: int
+) -> dict[str, Predict]:
+    """A GPHead trained with the network: as it is, or collapsed, then with its scale calibrated."""
+    features = body()
+    dtype = "float32" if objective == "elbo" else "float64"
+    options = {"num_data": len(train[0]), "gp_dtype": dtype, "objective": objective}
+    head = GPHead(K, 50, **options)
+    head.adapt(features.predict(train[0], verbose=0))
+    model = keras.Sequential([features, head])
+    trained(model, *train, rate, epochs, ELBOLoss())
+
+    def layer() -> Predict:
+        outputs = head.posterior_layer(("probabilities", "epistemic"))
+        whole = keras.Sequential([features, outputs])
+
+        def predict(X: np.ndarray) -> Prediction:
+            found = whole.predict(X, verbose=0)
+            return found["probabilities"], found["epistemic"]
+
+        return predict
+
+    if objective == "code":
+        head.collapse(train, features, validation=val)
+        return {"GPHead, code, collapsed": layer()}
+    found = {"GPHead, ELBO": layer()}
+    head.calibrate(val, features)
+    return {**found, "GPHead, ELBO, calibrated": layer()}
+
+
+def closed_forms(
+    network: Any, train: Rows, val: Rows, kernel: str, steps: int
+) -> dict[str, tuple[Predict, float]]:
+    """A head on the trained features, before and after it is polished; seconds of each."""
+    start = time.perf_counter()
+    head = ClosedFormHead(K, 100, network=network.layers[0], kernel=kernel, max_iterations=30)
+    head.fit(train, validation=val)
+
+    def predictor() -> Predict:
+        model = head.attach(outputs=("probabilities", "epistemic"))
+
+        def predict(X: np.ndarray) -> Prediction:
+            found = model.predict(X, verbose=0)
+            return found["probabilities"], found["epistemic"]
+
+        return predict
+
+    found = {"ClosedFormHead": (predictor(), time.perf_counter() - start)}
+    head.polish(train, validation=val, max_steps=steps, batch_size=512)
+    found["ClosedFormHead, polished"] = (predictor(), time.perf_counter() - start)
+    return found
+
+
+def best(tries: list[tuple[Predict, float]], val: Rows) -> tuple[Predict, float]:
+    """The try with the smallest NLL of the validation rows, and the seconds of all."""
+    chosen = min((t[0] for t in tries), key=lambda predict: nll(predict(val[0])[0], val[1]))
+    return chosen, sum(t[1] for t in tries)
+
+
+def contestants(
+    body: Callable[..., Any], train: Rows, val: Rows, epochs: int, steps: int, num_tries: int
+) -> dict[str, tuple[Predict, float]]:
+    """Every contestant with the seconds that its training and its tries took."""
+    found: dict[str, tuple[Predict, float]] = {}
+
+    def timed(run: Callable[[], Any]) -> tuple[Any, float]:
+        start = time.perf_counter()
+        return run(), time.perf_counter() - start
+
+    rates = (3e-3, 1e-3, 1e-2)[:num_tries]
+    networks = [timed(lambda r=r: softmax_network(body, *train, K, r, epochs)) for r in rates]
+    judged = [nll(of_logits(n)(val[0])[0], val[1]) for n, _ in networks]
+    network, rate = networks[int(np.argmin(judged))][0], rates[int(np.argmin(judged))]
+    seconds = sum(s for _, s in networks)
+    found["softmax"] = (of_logits(network), seconds)
+    temperature = temperature_of(network, *val)
+    found["softmax, temperature"] = (of_logits(network, temperature), seconds)
+    members, more = timed(
+        lambda: [network] + [softmax_network(body, *train, K, rate, epochs) for _ in range(4)]
+    )
+    found["ensemble of 5"] = (ensemble(members), seconds + more)
+    found["MC dropout"] = best(
+        [
+            timed(
+                lambda r=r: dropout(softmax_network(lambda: body(rate=r), *train, K, rate, epochs))
+            )
+            for r in (0.2, 0.1, 0.4)[:num_tries]
+        ],
+        val,
+    )
+    found["SNGP"] = best(
+        [timed(lambda s=s: sngp(body, *train, K, s, epochs)) for s in (1.0, 2.0, 0.5)[:num_tries]],
+        val,
+    )
+    laplace = best(
+        [
+            timed(lambda s=s: last_layer_laplace(network, *train, s))
+            for s in (1.0, 10.0, 0.1)[:num_tries]
+        ],
+        val,
+    )
+    found["last-layer Laplace"] = (laplace[0], seconds + laplace[1])
+    for objective, options in {"elbo": (5e-3, 2e-3, 1e-2), "code": (3e-3, 1e-3, 1e-2)}.items():
+        tries = [
+            timed(lambda r=r, o=objective: with_gp_layer(body, train, val, o, r, epochs))
+            for r in options[:num_tries]
+        ]
+        for name in tries[0][0]:
+            found[name] = best([(t[name], s) for t, s in tries], val)
+    heads = [
+        closed_forms(network, train, val, kernel, steps)
+        for kernel in ("SquaredExponential", "Matern52", "Linear")[:num_tries]
+    ]
+    for name in heads[0]:
+        predict, more = best([h[name] for h in heads], val)
+        found[name] = (predict, seconds + more)
+    return found
+
+
+def scores(predict: Predict, test: Rows, unknown: dict[str, np.ndarray]) -> list[float]:
+    p, epistemic = predict(test[0])
+    row = [
+        metrics.accuracy(p, test[1]),
+        metrics.negative_log_likelihood(p, test[1]),
+        metrics.expected_calibration_error(p, test[1]),
+    ]
+    for rows in unknown.values():
+        q, other = predict(rows)
+        is_unknown = np.repeat([0, 1], [len(p), len(q)])
+        row.append(roc_auc_score(is_unknown, np.concatenate([entropy(p), entropy(q)])))
+        both = None if epistemic is None else np.concatenate([epistemic, other])
+        row.append(np.nan if both is None else roc_auc_score(is_unknown, both))
+    return row
+
+
+def split(path: str | None, seed: int, quick: bool) -> tuple[Any, ...]:
+    """Training, validation and test rows of the known classes, the unknown ones, and the body."""
+    if path is None:
+        X, y = load_digits(return_X_y=True)
+        X, body = (X / 16.0).astype("float32"), mlp
+        known = y < K
+        sizes = (160, 80) if quick else (700, 250)
+        rest, X_test, y_rest, y_test = train_test_split(
+            X[known], y[known], train_size=sum(sizes), random_state=seed, stratify=y[known]
+        )
+        others = X[~known]
+    else:
+        with np.load(path) as arrays:
+            X, y, X_new, y_new = (arrays[k] for k in ("X_train", "y_train", "X_test", "y_test"))
+        X, X_new = (x[..., None].astype("float32") / 255.0 for x in (X, X_new))
+        body, sizes = cnn, (300, 100) if quick else (5400, 1200)
+        rest, y_rest = X[y < K], y[y < K]
+        chosen = np.random.default_rng(seed).permutation(len(rest))[: sum(sizes)]
+        rest, y_rest = rest[chosen], y_rest[chosen]
+        X_test, y_test, others = X_new[y_new < K], y_new[y_new < K], X_new[y_new >= K]
+    X_train, X_val, y_train, y_val = train_test_split(
+        rest, y_rest, train_size=sizes[0], random_state=seed, stratify=y_rest
+    )
+    flat = X_test.reshape(len(X_test), -1)
+    shuffled = np.random.default_rng(seed).permuted(flat, axis=1).reshape(X_test.shape)
+    unknown = {"unseen classes": others, "shuffled pixels": shuffled}
+    return body, (X_train, y_train), (X_val, y_val), (X_test, y_test), unknown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="few rows, to see that it runs")
+    parser.add_argument("--fashion", metavar="PATH", help="an .npz file instead of digits")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--tries", type=int, default=2, help="of each contestant, at most 3")
+    options = parser.parse_args()
+    epochs, steps = (2, 5) if options.quick else (40 if options.fashion is None else 12, 150)
+    seeds, num_tries = (1, 1) if options.quick else (options.seeds, options.tries)
+    results: dict[str, list[list[float]]] = {}
+    for seed in range(seeds):
+        keras.utils.set_random_seed(seed)
+        body, train, val, test, unknown = split(options.fashion, seed, options.quick)
+        for name, (predict, seconds) in contestants(
+            body, train, val, epochs, steps, num_tries
+        ).items():
+            row = [*scores(predict, test, unknown), seconds]
+            results.setdefault(name, []).append(row)
+            print(f"seed {seed} {name:<26}", *(f"{x:.4f}" for x in row), flush=True)
+    print("\n| last layer | accuracy | NLL | ECE | AUROC unseen: entropy, epistemic | "
+          "AUROC noise: entropy, epistemic | seconds |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    for name, rows in results.items():
+        mean = np.mean(rows, axis=0)
+        error = np.std(rows, axis=0, ddof=1 if seeds > 1 else 0) / np.sqrt(seeds)
+        cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean[:3], error[:3], strict=True)]
+        pairs = [f"{mean[i]:.3f} ± {error[i]:.3f}, {mean[i + 1]:.3f}" for i in (3, 5)]
+        print(f"| {name} | " + " | ".join([*cells, *pairs]) + f" | {mean[-1]:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""What the heads of this package are compared with in ``heads.py``, each in a few lines.
+
+Every peer is given the training rows and what is tried, and returns a function from inputs to class
+probabilities, with epistemic entropies where it has some.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+Prediction = tuple[np.ndarray, np.ndarray | None]
+Predict = Callable[[np.ndarray], Prediction]
+
+
+def entropy(p: np.ndarray) -> np.ndarray:
+    return -np.sum(p * np.log(np.maximum(p, 1e-30)), axis=-1)
+
+
+def nll(p: np.ndarray, y: np.ndarray) -> float:
+    return float(-np.mean(np.log(np.maximum(p[np.arange(len(y)), y], 1e-30))))
+
+
+def trained(model: Any, X: np.ndarray, y: np.ndarray, rate: float, epochs: int, loss: Any) -> Any:
+    """The model after training in batches of one static size."""
+    rows = tf.data.Dataset.from_tensor_slices((X, y)).shuffle(len(X), seed=0)
+    model.compile(keras.optimizers.Adam(rate), loss=loss)
+    model.fit(rows.batch(64, drop_remainder=True), epochs=epochs, verbose=0)
+    return model
+
+
+LOGITS = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def softmax_network(
+    body: Callable[..., Any], X: np.ndarray, y: np.ndarray, K: int, rate: float, epochs: int
+) -> Any:
+    """A network that ends with logits."""
+    features = body()
+    model = keras.Sequential([features, keras.layers.Dense(K)])
+    return trained(model, X, y, rate, epochs, LOGITS)
+
+
+def of_logits(network: Any, temperature: float = 1.0) -> Predict:
+    return lambda X: (softmax(network.predict(X, verbose=0) / temperature, axis=1), None)
+
+
+def temperature_of(network: Any, X: np.ndarray, y: np.ndarray) -> float:
+    logits = network.predict(X, verbose=0)
+    criterion = lambda t: nll(softmax(logits / np.exp(t), axis=1), y)  # noqa: E731
+    return float(np.exp(minimize_scalar(criterion, bounds=(-2.0, 2.0), method="bounded").x))
+
+
+def mixture(members: list[np.ndarray]) -> Prediction:
+    """The average of several predictions, and the mutual information among them."""
+    p = np.mean(members, axis=0)
+    return p, entropy(p) - np.mean([entropy(m) for m in members], axis=0)
+
+
+def ensemble(networks: list[Any]) -> Predict:
+    return lambda X: mixture([of_logits(network)(X)[0] for network in networks])
+
+
+def dropout(network: Any, passes: int = 30) -> Predict:
+    run = tf.function(lambda X: tf.nn.softmax(network(X, training=True)))
+    return lambda X: mixture([run(tf.constant(X)).numpy() for _ in range(passes)])
+
+
+def last_layer_laplace(
+    network: Any, X: np.ndarray, y: np.ndarray, precision: float, draws: int = 100
+) -> Predict:
+    """The full Gauss–Newton posterior of the last layer, and its predictive integral by draws."""
+    features, last = network.layers
+    W = np.vstack([np.asarray(w).reshape(-1, last.units) for w in last.get_weights()])
+
+    def inputs(X: np.ndarray) -> np.ndarray:
+        H = features.predict(X, verbose=0)
+        return np.hstack([H, np.ones((len(H), 1))])
+
+    H = inputs(X)
+    p = np.exp(log_softmax(H @ W, axis=1))
+    size = W.size
+    hessian = precision * np.eye(size)
+    for h, q in zip(H, p, strict=True):
+        hessian += np.kron(np.outer(h, h), np.diag(q) - np.outer(q, q))
+    root = np.linalg.cholesky(np.linalg.inv(hessian))
+    noise = np.random.default_rng(0).normal(size=(draws, size)) @ root.T
+    members = (W.ravel() + noise).reshape(draws, *W.shape)
+    return lambda X: mixture([softmax(inputs(X) @ w, axis=1) for w in members])
+
+
+class RandomFeatures(keras.layers.Layer):
+    """SNGP's last layer (Liu et al., 2020): random Fourier features of exp(−|h − h'|²/2ℓ²)."""
+
+    def __init__(self, num_features: int, lengthscale: float) -> None:
+        super().__init__()
+        self.num_features, self.lengthscale = num_features, lengthscale
+
+    def build(self, shape: Any) -> None:
+        """Draw directions and phases."""
+        rng = np.random.default_rng(0)
+        directions = rng.normal(size=(shape[-1], self.num_features)) / self.lengthscale
+        self.directions = tf.constant(directions, tf.float32)
+        self.phases = tf.constant(rng.uniform(0.0, 2.0 * np.pi, self.num_features), tf.float32)
+
+    def call(self, h: tf.Tensor) -> tf.Tensor:
+        """Features [N, m]."""
+        waves = tf.cos(tf.matmul(h, self.directions) + self.phases)
+        return np.sqrt(2.0 / self.num_features) * waves
+
+
+def sngp(
+    body: Callable[..., Any],
+    X: np.ndarray,
+    y: np.ndarray,
+    K: int,
+    lengthscale: float,
+    epochs: int,
+    num_features: int = 512,
+) -> Predict:
+    """Spectral normalisation of the body, random features, a Laplace covariance, mean-field logits."""
+    features = keras.Sequential([body(spectral=True), RandomFeatures(num_features, lengthscale)])
+    model = keras.Sequential([features, keras.layers.Dense(K)])
+    trained(model, X, y, 3e-3, epochs, LOGITS)
+    H = features.predict(X, verbose=0)
+    covariance = np.linalg.inv(np.eye(num_features) + H.T @ H)  # as by default in edward2
+
+    def predict(X: np.ndarray) -> Prediction:
+        H = features.predict(X, verbose=0)
+        variance = np.sum(H @ covariance * H, axis=1, keepdims=True)
+        logits = model.predict(X, verbose=0) / np.sqrt(1.0 + np.pi / 8.0 * variance)
+        return softmax(logits, axis=1), variance[:, 0]
+
+    return predict

@@ -1,0 +1,187 @@
+"""A head in closed form: an ILRSGPR of the features, at the end of a network that stays as it is."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from gpflow_ilr import ILRSGPR, ILRSVGP, metrics
+from tests.heads.stacks import IMAGES, STACKS, D, K, M, N, Stack, X, Y
+
+RNG = np.random.default_rng(7)
+Y_VAL = RNG.integers(0, K, 40)
+IMAGES_VAL = RNG.normal(size=(40, 4, 4, 1)).astype("float32") + Y_VAL[:, None, None, None]
+VALIDATION = (IMAGES_VAL, Y_VAL)
+
+
+@pytest.fixture(params=STACKS)
+def stack(request: pytest.FixtureRequest) -> Stack:
+    return STACKS[request.param]
+
+
+def network_of(stack: Stack) -> Any:
+    return stack.door.feature_network(stack.classifier())
+
+
+def refitted(head: Any, F: np.ndarray, y: np.ndarray) -> ILRSGPR:
+    """A model of features, built by hand with the head's kernel, inducing inputs, noise and λ."""
+    theirs = head.model
+    return ILRSGPR(
+        (F, y),
+        theirs.kernel,
+        theirs.inducing_variable,
+        num_classes=K,
+        smoothing=theirs.smoothing,
+        noise_variance=float(theirs.code.noise_variance[0, 0]),
+    )
+
+
+@pytest.fixture
+def double(stack: Stack) -> Iterator[Stack]:
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float64")
+    stack.keras.backend.set_floatx("float64")
+    yield stack
+    stack.keras.backend.set_floatx("float32")
+    keras.config.set_dtype_policy(policy)
+
+
+def test_attached_model_predicts_as_the_model_of_its_features(stack: Stack) -> None:
+    network = network_of(stack)
+    weights = [w.copy() for w in network.get_weights()]
+    head = stack.closed_form(network=network)
+    head.fit((IMAGES, Y), validation=VALIDATION)
+    F = network.predict(IMAGES, verbose=0)
+    expected = refitted(head, F, Y).predict_y(F)[0]
+    np.testing.assert_allclose(head.attach().predict(IMAGES, verbose=0), expected, atol=1e-6)
+    np.testing.assert_allclose(head.predict(IMAGES), expected, rtol=1e-9)
+    for now, before in zip(network.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(now, before)
+
+
+def test_attached_model_in_double_precision_agrees_to_rounding(double: Stack) -> None:
+    network = network_of(double)
+    head = double.closed_form(network=network)
+    head.fit((IMAGES, Y), validation=VALIDATION)
+    F = network.predict(IMAGES.astype("float64"), verbose=0)
+    assert F.dtype == np.float64
+    p = head.attach().predict(IMAGES.astype("float64"), verbose=0)
+    np.testing.assert_allclose(p, refitted(head, F, Y).predict_y(F)[0], rtol=0.0, atol=1e-10)
+
+
+def test_a_dataset_in_one_pass_is_all_rows_at_once(stack: Stack) -> None:
+    network = network_of(stack)
+    head = stack.closed_form(network=network, sample_size=10)
+    dataset = tf.data.Dataset.from_tensor_slices((IMAGES, Y)).batch(7)
+    report = head.fit(dataset, validation=VALIDATION)
+    assert report.num_rows == head.num_rows == N
+    F = network.predict(IMAGES, verbose=0)
+    np.testing.assert_allclose(
+        head.predict(IMAGES), refitted(head, F, Y).predict_y(F)[0], rtol=1e-6
+    )
+
+
+def test_rows_that_are_added_count_as_those_of_the_fit(stack: Stack) -> None:
+    network = network_of(stack)
+    head = stack.closed_form(network=network)
+    head.fit((IMAGES[:16], Y[:16]), validation=VALIDATION)
+    head.update(IMAGES[16:], Y[16:])
+    assert head.num_rows == N
+    F = network.predict(IMAGES, verbose=0)
+    expected = refitted(head, F, Y).predict_y(F)[0]
+    np.testing.assert_allclose(head.attach().predict(IMAGES, verbose=0), expected, atol=1e-6)
+
+
+def test_linear_kernel_is_bayesian_regression_on_features_and_a_bias() -> None:
+    head = STACKS["keras"].closed_form(kernel="Linear")
+    head.fit((X, Y), validation=(X, Y))
+    code, kernel = head.model.code, head.model.kernel
+    v, c = (float(k.variance.numpy()) for k in kernel.kernels)
+    H = np.hstack([np.sqrt(v) * X, np.full((N, 1), np.sqrt(c))])
+    noise, L = float(code.noise_variance[0, 0]), float(code.scale)
+    S = np.linalg.inv(np.eye(5) + H.T @ H / noise)
+    mean = S @ H.T @ code.targets.numpy()[Y] / noise
+    found = head.model.predict_f(X)
+    np.testing.assert_allclose(found[0], L * H @ mean, atol=1e-4)  # of GPflow's jitter
+    expected = L**2 * np.sum(H @ S * H, axis=1)
+    np.testing.assert_allclose(found[1][:, 0], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_kernel_and_inducing_inputs_are_trained_on_a_sample() -> None:
+    starts, fitted = (STACKS["keras"].closed_form(max_iterations=i) for i in (0, 5))
+    for head in (starts, fitted):
+        head.fit((X, Y), network_saw_rows=False)
+    assert fitted.model.elbo() > starts.model.elbo() + 1.0
+
+
+def test_optimism_of_leave_one_out_is_said_where_the_network_saw_the_rows(stack: Stack) -> None:
+    head = stack.closed_form(network=network_of(stack))
+    assert "promises too much" in str(head.fit((IMAGES, Y)))
+    assert "promises too much" not in str(head.fit((IMAGES, Y), network_saw_rows=False))
+    held_out = head.fit((IMAGES, Y), validation=VALIDATION)
+    assert "promises too much" not in str(held_out)
+    assert held_out.calibration.num_rows == len(Y_VAL)
+
+
+def test_polish_keeps_what_held_out_rows_prefer_and_is_attached() -> None:
+    stack = STACKS["keras"]
+    network = network_of(stack)
+    head = stack.closed_form(network=network)
+    head.fit((IMAGES, Y), validation=VALIDATION)
+    before = head.predict(IMAGES_VAL)
+    options = {"max_steps": 6, "check_every": 3, "batch_size": N}
+    found = head.polish((IMAGES, Y), validation=VALIDATION, **options)
+    nll = metrics.negative_log_likelihood(head.predict(IMAGES_VAL), Y_VAL)
+    assert nll <= found.nll_before + 1e-6
+    if found.best_step == 0:
+        assert head.polished is None
+        np.testing.assert_array_equal(head.predict(IMAGES_VAL), before)
+    else:
+        assert isinstance(head.polished, ILRSVGP)
+    attached = head.attach().predict(IMAGES_VAL, verbose=0)
+    np.testing.assert_allclose(attached, head.predict(IMAGES_VAL), atol=1e-6)
+    head.update(IMAGES[:1], Y[:1])
+    assert head.polished is None
+
+
+def test_head_of_any_function_predicts_and_is_a_layer_of_features() -> None:
+    stack = STACKS["keras"]
+    head = stack.closed_form(network=lambda batch: batch.reshape(len(batch), -1)[:, :D])
+    head.fit((IMAGES, Y), validation=VALIDATION)
+    with pytest.raises(TypeError, match="must be a model of keras"):
+        head.attach()
+    features = IMAGES.reshape(N, -1)[:, :D]
+    alone = stack.keras.Sequential([stack.keras.layers.Input((D,)), head.layer()])
+    np.testing.assert_allclose(alone.predict(features, verbose=0), head.predict(IMAGES), atol=1e-6)
+
+
+def test_many_classes_need_one_root() -> None:
+    many = 300
+    y = np.arange(2 * many) % many
+    F = np.random.default_rng(0).normal(size=(2 * many, 3)) + y[:, None] % 7
+    head = STACKS["keras"].closed_form(num_classes=many, num_inducing=20)
+    head.fit((F, y), validation=(F[:30], y[:30]))
+    layer = head.layer()
+    assert layer.gp.root.shape == [1, 20, 20]
+    np.testing.assert_allclose(layer(F[:2]), head.predict(F[:2]), atol=1e-6)
+
+
+def test_what_does_not_fit_is_refused(stack: Stack) -> None:
+    head = stack.closed_form(network=network_of(stack))
+    with pytest.raises(ValueError, match=r"call head.fit\(\(X, y\)\) first"):
+        head.predict(IMAGES)
+    with pytest.raises(ValueError, match="subtract 1"):
+        head.fit((IMAGES, Y + 1))
+    head.fit((IMAGES, Y), validation=VALIDATION)
+    other = stack.keras.Sequential(
+        [stack.keras.layers.Input((4, 4, 1)), stack.keras.layers.Flatten()]
+    )
+    with pytest.raises(ValueError, match=r"has 16 features, but the head was fitted on 2"):
+        head.attach(other)
+    for options in ({"num_inducing": 0}, {"sample_size": 0}, {"max_iterations": -1}):
+        with pytest.raises(ValueError, match="must be an integer"):
+            stack.closed_form(**options)
+    assert head.num_inducing == M
