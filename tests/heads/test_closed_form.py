@@ -33,7 +33,7 @@ def refitted(head: Any, F: np.ndarray, y: np.ndarray) -> ILRSGPR:
         (F, y),
         theirs.kernel,
         theirs.inducing_variable,
-        num_classes=K,
+        num_classes=head.num_classes,
         smoothing=theirs.smoothing,
         noise_variance=float(theirs.code.noise_variance[0, 0]),
     )
@@ -93,6 +93,19 @@ def test_rows_that_are_added_count_as_those_of_the_fit(stack: Stack) -> None:
     F = network.predict(IMAGES, verbose=0)
     expected = refitted(head, F, Y).predict_y(F)[0]
     np.testing.assert_allclose(head.attach().predict(IMAGES, verbose=0), expected, atol=1e-6)
+
+
+def test_a_class_may_appear_after_the_fit(stack: Stack) -> None:
+    network = network_of(stack)
+    head = stack.closed_form(network=network)
+    head.fit((IMAGES[16:], Y[16:]), validation=VALIDATION)
+    new = np.full(16, K)
+    head.update(IMAGES[:16], new, num_classes=K + 1)
+    F = network.predict(IMAGES, verbose=0)
+    expected = refitted(head, F, np.r_[new, Y[16:]]).predict_y(F)[0]
+    assert expected.shape == (len(IMAGES), K + 1)
+    np.testing.assert_allclose(head.predict(IMAGES), expected, atol=1e-8)
+    np.testing.assert_allclose(head.attach().predict(IMAGES, verbose=0), expected, atol=1e-5)
 
 
 def test_linear_kernel_is_bayesian_regression_on_features_and_a_bias() -> None:
