@@ -33,7 +33,8 @@ class FeatureReader:
     def __init__(self, network: Any, keras: Any) -> None:
         if network is not None and not callable(network):
             raise TypeError(
-                f"network must be a Keras model, a function of a batch, or None, but is {network!r}."
+                f"network must be a Keras model, a function of a batch, or None, but is {network!r}. Pass "
+                "None where X are features already."
             )
         self.is_keras = isinstance(network, keras.layers.Layer)
         self.network = network
@@ -131,8 +132,13 @@ def before_layer(network: Any, layer: int | str, keras: Any) -> Any:
     :param network: a Sequential or functional Keras model.
     :param layer: the layer's number or name.
     :param keras: the network's Keras.
+    :raises TypeError: if it is no Keras model.
     :raises ValueError: if the network has no such layer, or it is not known what goes into it.
     """
+    if not hasattr(network, "layers"):
+        raise TypeError(
+            f"network must be a model of {keras.__name__}, but is {network!r}. Pass one that is trained."
+        )
     try:
         found = network.get_layer(layer) if isinstance(layer, str) else network.layers[layer]
         features = found.input

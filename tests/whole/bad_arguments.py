@@ -291,6 +291,16 @@ ENTRIES: dict[str, Entry] = {
             Bad("neighbours", True, "ILRGPR", "ILRNNGPR"),
         ],
     ),
+    "calibration.balanced_class_weights": Entry(
+        calibration.balanced_class_weights,
+        lambda: {"y": Y, "num_classes": K},
+        [*classes(), *labels(9, "y"), Bad("y", np.full((9, K), 1 / K), "soft rows", "argmax")],
+    ),
+    "calibration.undo_class_weights": Entry(
+        calibration.undo_class_weights,
+        lambda: {"probabilities": P, "class_weights": np.ones(K)},
+        [one_of("class_weights", v, "one for each") for v in ([1.0, 2.0], [0.0, 1.0, 1.0], 2.0)],
+    ),
     "calibration.smoothing": Entry(
         lambda smoothing: setattr(exact(), "smoothing", smoothing),
         dict,

@@ -62,6 +62,31 @@ def head(gp_head: Any) -> Entry:
     )
 
 
+def closed_form(closed_form_head: Any) -> Entry:
+    def fit(X: Any = X, y: Any = Y, **options: Any) -> Any:
+        return closed_form_head(**{"num_classes": K, "num_inducing": 4, **options}).fit((X, y))
+
+    return Entry(
+        fit,
+        dict,
+        [
+            *classes(),
+            *counts("num_inducing", "sample_size"),
+            *(one_of("kernel", value, "Pass a function") for value in (3, None)),
+            *(one_of("network", value, "Pass") for value in (3, "features")),
+            *(one_of("gp_dtype", value, "'float32' or 'float64'") for value in ("float16", 3)),
+            *(one_of("jitter", value, "at least 0") for value in ("a", -1.0)),
+            *seeds(),
+            Bad("X", WITH_NAN, "nan", "drop such rows"),
+            Bad("y", Y + 1, "3", "subtract 1", "Labels"),
+        ],
+    )
+
+
+def feature_network(function: Any) -> Entry:
+    return Entry(function, dict, [one_of("network", value, "Pass") for value in (None, "a")])
+
+
 def loss(elbo_loss: Any) -> Entry:
     return Entry(elbo_loss, dict, [one_of("reduction", "sum", "sum_over_batch_size")])
 
@@ -120,6 +145,10 @@ ENTRIES: dict[str, Entry] = {
     # Other libraries
     "keras.GPHead": head(gpflow_ilr.keras.GPHead),
     "tf_keras.GPHead": head(gpflow_ilr.tf_keras.GPHead),
+    "keras.ClosedFormHead": closed_form(gpflow_ilr.keras.ClosedFormHead),
+    "tf_keras.ClosedFormHead": closed_form(gpflow_ilr.tf_keras.ClosedFormHead),
+    "keras.feature_network": feature_network(gpflow_ilr.keras.feature_network),
+    "tf_keras.feature_network": feature_network(gpflow_ilr.tf_keras.feature_network),
     "keras.ELBOLoss": loss(gpflow_ilr.keras.ELBOLoss),
     "tf_keras.ELBOLoss": loss(gpflow_ilr.tf_keras.ELBOLoss),
     "sklearn.ILRClassifier": Entry(
@@ -128,6 +157,8 @@ ENTRIES: dict[str, Entry] = {
         [
             *(one_of("time_limit", value, "Pass a number") for value in (0, "a", None, np.nan)),
             *(one_of("memory_limit", value, "Pass a number") for value in (0, "a", None)),
+            *(one_of("class_weight", v, "'balanced' or a dictionary") for v in ("balance", 3)),
+            Bad("class_weight", {"a": -1.0}, "-1.0", "Leave out the rows"),
             *(one_of("missing", value, "'refuse' or 'impute'") for value in ("x", None)),
             *(one_of("categories", value, "'from_dtype'") for value in (["colour"], [7])),
             *seeds("random_state"),
