@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
@@ -160,6 +161,18 @@ def test_weights_are_those_of_fit_auto_and_only_ratios_count() -> None:
     factors = np.array([1.0, 3.0, 1.0])[Y]
     product = ILRClassifier(**SHORT).fit(X, NAMES, sample_weight=factors * weights)
     np.testing.assert_allclose(both.predict_proba(X), product.predict_proba(X), atol=1e-9)
+
+
+def test_weights_are_routed_through_pipelines() -> None:
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, size=len(X))
+    direct = ILRClassifier(**SHORT).fit(X.to_numpy(), NAMES, sample_weight=weights)
+    with config_context(enable_metadata_routing=True):
+        step = ILRClassifier(**SHORT).set_fit_request(sample_weight=True)
+        pipeline = make_pipeline(PolynomialFeatures(1, include_bias=False), step)
+        pipeline.fit(X, NAMES, sample_weight=weights)
+    np.testing.assert_allclose(
+        pipeline.predict_proba(X), direct.predict_proba(X.to_numpy()), atol=1e-9
+    )
 
 
 def rare_class(num_rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -42,8 +42,21 @@ for columns in (mixed, X.assign(soil=1.0).where(X > 5.0)):
 # %% [markdown]
 # `ILRClassifier(categories=["soil"], missing="impute")` takes them: categories become indicators
 # (`categories="from_dtype"` asks the data frame which they are), and missing values the median of
-# their column, with an indicator. `progress=True` prints each trial as it is made. Weights of rows
-# or classes are not supported.
+# their column, with an indicator. `progress=True` prints each trial as it is made.
 #
+# Rows may have weights (`fit(X, y, sample_weight=...)`, also by metadata routing), classes too
+# (`class_weight="balanced"` or a dictionary). Only their ratios matter. Classes that weigh more are
+# found more often, and their probabilities are too large by that factor, until
+# `correct_prior=True` divides it out ({doc}`../choosing`).
+#
+# Rows, and classes that nobody knew of, may also come later. `partial_fit` chooses a model at its
+# first call; later calls add rows to it, and train nothing:
+
+# %%
+late = ILRClassifier(time_limit=5, random_state=0).partial_fit(X[y < 2], y[y < 2])
+late.partial_fit(X[y == 2], y[y == 2])
+print(late.classes_, f"NLL {log_loss(y_test, late.predict_proba(X_test)):.4f}")
+
+# %% [markdown]
 # What the probabilities mean is in {doc}`../uncertainty`; for a model of your own choice see
 # {doc}`../which_model`.

@@ -33,8 +33,8 @@ class FeatureReader:
     def __init__(self, network: Any, keras: Any) -> None:
         if network is not None and not callable(network):
             raise TypeError(
-                f"network must be a Keras model, a function of a batch, or None, but is {network!r}. Pass "
-                "None where X are features already."
+                f"network must be a Keras model, a function of a batch, or None, but is {network!r}. "
+                "Pass None where X are features already."
             )
         self.is_keras = isinstance(network, keras.layers.Layer)
         self.network = network
@@ -137,7 +137,8 @@ def before_layer(network: Any, layer: int | str, keras: Any) -> Any:
     """
     if not hasattr(network, "layers"):
         raise TypeError(
-            f"network must be a model of {keras.__name__}, but is {network!r}. Pass one that is trained."
+            f"network must be a model of {keras.__name__}, but is {network!r}. Pass one that is "
+            "trained."
         )
     try:
         found = network.get_layer(layer) if isinstance(layer, str) else network.layers[layer]

@@ -16,6 +16,7 @@ X = RNG.normal(size=(41, 2))
 Y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0)
 SOFT = RNG.dirichlet(np.ones(3), size=41)
 Z = X[:5] + 0.1
+WEIGHTS = np.random.default_rng(1).uniform(0.2, 3.0, size=41)
 X_NEW = RNG.normal(size=(7, 2))
 
 # Rows of the two workers: all but one, and one; four fifths, and the rest without one of the classes.
@@ -54,10 +55,12 @@ class Case(NamedTuple):
     build: Callable[[tuple], GPModel]
     shards: list[np.ndarray]
     labels: np.ndarray = Y
+    weights: np.ndarray | None = None
 
     def rows(self, worker: int | None) -> tuple:
         rows = np.concatenate(self.shards) if worker is None else self.shards[worker]
-        return X[rows], self.labels[rows]
+        weights = () if self.weights is None else (self.weights[rows],)
+        return X[rows], self.labels[rows], *weights
 
     def data(self, model: GPModel, rows: tuple) -> tuple | None:
         return rows if isinstance(model, gpflow.models.SVGP) else None
@@ -74,6 +77,12 @@ CASES = {
         lambda rows: gi.ILRSGPR(rows, kernel(), Z, num_classes=3, noise="per_output"), NO_CLASS_TWO
     ),
     "separate": Case(lambda rows: gi.ILRSGPR(rows, kernel(), separate(), num_classes=3), ONE_ROW),
+    "weights": Case(
+        lambda rows: gi.ILRSGPR(rows, kernel(), Z, num_classes=3, noise="per_class"),
+        NO_CLASS_TWO,
+        weights=WEIGHTS,
+    ),
+    "uncollapsed, weights": Case(svgp, ONE_ROW, weights=WEIGHTS),
     "soft labels": Case(lambda rows: gi.ILRSGPR(rows, kernel(), Z, num_classes=3), ONE_ROW, SOFT),
     "Dirichlet": Case(
         lambda rows: gi.DirichletSGPR(rows, kernel(), Z, num_classes=3), NO_CLASS_TWO
