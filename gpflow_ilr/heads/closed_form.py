@@ -156,7 +156,8 @@ class ClosedFormLogic:
         :param validation: rows (X, y) that neither the network nor the head has seen, to choose λ and
             noise. Without them leave-one-out does, which is honest only for a network that was trained
             on other data.
-        :param network_saw_rows: whether the network was trained on the rows of ``dataset``.
+        :param network_saw_rows: whether the network, or whatever computed the features, was trained on
+            the rows of ``dataset``.
         """
         start = time.perf_counter()
         with self.precision():
@@ -184,7 +185,7 @@ class ClosedFormLogic:
             len(Z),
             time.perf_counter() - start,
             calibration,
-            network_saw_rows and validation is None and self._reader.network is not None,
+            network_saw_rows and validation is None,
         )
 
     def calibrate(self, validation: Any = None) -> Calibration:

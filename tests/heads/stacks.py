@@ -49,17 +49,17 @@ class Stack:
         options = {"num_classes": K, "num_inducing": M, "max_iterations": 0, **options}
         return self.door.ClosedFormHead(**options)
 
-    def classifier(self) -> Any:
+    def classifier(self, dtype: str = "float32") -> Any:
         """A small network of images with a softmax layer."""
         layers = self.keras.layers
         self.keras.utils.set_random_seed(0)
         return self.keras.Sequential(
             [
-                layers.Input((4, 4, 1)),
-                layers.Conv2D(5, 3, activation="relu", name="convolution"),
-                layers.Flatten(name="flat"),
-                layers.Dense(D, name="features"),
-                layers.Dense(K, activation="softmax", name="softmax"),
+                layers.Input((4, 4, 1), dtype=dtype),
+                layers.Conv2D(5, 3, activation="relu", name="convolution", dtype=dtype),
+                layers.Flatten(name="flat", dtype=dtype),
+                layers.Dense(D, name="features", dtype=dtype),
+                layers.Dense(K, activation="softmax", name="softmax", dtype=dtype),
             ]
         )
 

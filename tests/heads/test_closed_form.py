@@ -22,8 +22,8 @@ def stack(request: pytest.FixtureRequest) -> Stack:
     return STACKS[request.param]
 
 
-def network_of(stack: Stack) -> Any:
-    return stack.door.feature_network(stack.classifier())
+def network_of(stack: Stack, dtype: str = "float32") -> Any:
+    return stack.door.feature_network(stack.classifier(dtype))
 
 
 def refitted(head: Any, F: np.ndarray, y: np.ndarray) -> ILRSGPR:
@@ -63,7 +63,7 @@ def test_attached_model_predicts_as_the_model_of_its_features(stack: Stack) -> N
 
 
 def test_attached_model_in_double_precision_agrees_to_rounding(double: Stack) -> None:
-    network = network_of(double)
+    network = network_of(double, "float64")
     head = double.closed_form(network=network)
     head.fit((IMAGES, Y), validation=VALIDATION)
     F = network.predict(IMAGES.astype("float64"), verbose=0)

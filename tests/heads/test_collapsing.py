@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_ilr import ILRSGPR, Sobol, metrics, starting_kernel
+from gpflow_ilr.calibration.search import FLAT_NLL
 from gpflow_ilr.heads.collapsing import absorb_features, calibrate_on
 from gpflow_ilr.heads.features import FeatureReader
 from tests.heads.stacks import STACKS, K, N, X, Y
@@ -47,13 +48,7 @@ def test_held_out_rows_choose_noise_and_smoothing() -> None:
     assert after < before - 0.01
     assert model.smoothing == found.smoothing
     assert not found.leave_one_out
-    # No other noise or λ nearby is better.
-    L, noise = float(model.code.scale), float(model.code.noise_variance[0, 0])
-    for factor in (0.5, 2.0):
-        model.code.sharpness.assign(factor * L)
-        assert metrics.negative_log_likelihood(model.predict_y(X_VAL)[0], Y_VAL) > after
-        model.code.sharpness.assign(L)
-        model.code.rescale_noise(factor)
-        assert metrics.negative_log_likelihood(model.predict_y(X_VAL)[0], Y_VAL) > after - 2e-3
-        model.code.rescale_noise(1.0 / factor)
-    assert float(model.code.noise_variance[0, 0]) == pytest.approx(noise)
+    # λ alone, at the noise as it was, does not reach that; what is as good counts as equal.
+    by_smoothing = model_of(X, Y).calibrate((X_VAL, Y_VAL))
+    assert found.nll_after < by_smoothing.nll_after + FLAT_NLL
+    assert found.noise_variance != by_smoothing.noise_variance

@@ -124,6 +124,15 @@ def test_deep_kernel_compares_two_last_layers(run: Run) -> None:
 
 
 @pytest.mark.slow
+def test_last_layers_are_eleven(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES / "benchmarks"))
+    output = run("benchmarks/heads")
+    rows = re.findall(r"^\| ([^|]+) \|.*±", output, re.MULTILINE)
+    assert len(rows) == 11
+    assert {"softmax", "SNGP", "GPHead, code, collapsed", "ClosedFormHead, polished"} <= set(rows)
+
+
+@pytest.mark.slow
 def test_feature_head_predicts_as_well_as_the_layer_that_it_replaces(run: Run) -> None:
     output = run("feature_head")
     softmax, gp = numbers("softmax layer", output)[0], numbers("GP on the features", output)[0]
