@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpflow_ilr.calibration.criterion import Marginals, label_nll
-from gpflow_ilr.inputs.scaling import Scaling, suitable_scalings
+from gpflow_ilr.inputs.scaling import ONE_SCALE, Scaling, suitable_scalings
 from gpflow_ilr.models import ILRGPR, ILRNNGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.starting import kmeans_plusplus
 from gpflow_ilr.training.candidates import Candidates, ScaledClassifier
@@ -30,6 +30,8 @@ SAMPLE, LARGE_SAMPLE = 1000, 2000
 SCREENED, HELD_OUT = 6144, 2048
 """Rows by which settings are compared, and models."""
 NUM_INDUCING = 300
+MANY_COLUMNS = 32
+"""Of fewer columns a sample determines a lengthscale each, so that one scale for all is not tried."""
 POLISH_GAIN = 0.3
 """The largest part of its NLL that natural gradients have been seen to take from a model."""
 SCREENING = 0.4
@@ -56,6 +58,8 @@ def choose_for_many_rows(
     report.criterion = "is that of left-out rows that have not trained the kernel"
     X, *labels = rows
     scalings = suitable_scalings(X)
+    if X.shape[1] < MANY_COLUMNS:
+        scalings.pop(ONE_SCALE, None)
     scaled = {name: scaling(X).numpy() for name, scaling in scalings.items()}
     order = np.random.default_rng(seed).permutation(len(X))
     sample = min(LARGE_SAMPLE, len(X) // 2)

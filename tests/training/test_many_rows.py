@@ -105,3 +105,14 @@ def test_weights_count_in_fits_and_in_promises(monkeypatch: pytest.MonkeyPatch) 
         expected = np.average(nll, weights=weights[search.held_out])
         found = [t.nll for t in report.trials if t.model == name]
         assert np.min(np.abs(np.array(found) - expected)) < 1e-12
+
+
+@pytest.mark.parametrize(("least", "tried"), [(3, False), (2, True)])
+def test_one_scale_for_all_columns_is_tried_where_they_are_many(
+    least: int, tried: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = rows(240)
+    monkeypatch.setattr(module, "MANY_COLUMNS", least)
+    report = Report()
+    choose_for_many_rows((X * [1.0, 0.02], y), 3, Budget(300.0, 1e9), report, 0, True)
+    assert any("one scale" in trial.setting for trial in report.trials) == tried
