@@ -108,24 +108,32 @@ class LabelCode(Module, metaclass=abc.ABCMeta):
     def learn_scale(self) -> None:
         """Make the scale trainable, where the code has one: the leave-one-out objective sees it."""
 
-    def change_classes(self, places: Sequence[int], num_classes: int) -> None:
-        """Go on with other classes, at the noise (and the scale) that there is.
+    def check_classes_can_change(self) -> None:
+        """Refuse other classes where each output has a noise of its own.
 
-        A class has the noise factor of the first that becomes it; a new one has the factor one.
-
-        :param places: for each present class, the number that it gets.
-        :param num_classes: K' ≥ 2, the number of classes from now on.
-        :raises ValueError: if each output has a noise of its own.
+        :raises ValueError: if it has.
         """
         if self.noise == "per_output":
             raise ValueError(
                 "noise='per_output' has a noise for each latent function, and other classes have other "
                 "latent functions. Build a new model, or use noise 'fixed', 'shared' or 'per_class'."
             )
+
+    def change_classes(self, places: Sequence[int], num_classes: int) -> None:
+        """Go on with other classes, at the noise (and the scale) that there is.
+
+        A class has the noise factor of the first that becomes it; a new one has the factor one.
+
+        :param places: for each present class, the number that it gets, or −1 if it is gone.
+        :param num_classes: K' ≥ 2, the number of classes from now on.
+        :raises ValueError: if each output has a noise of its own.
+        """
+        self.check_classes_can_change()
         if self.class_factor is not None:
             old, factors = self.class_factor, np.ones((num_classes, 1))
             for k, place in reversed(list(enumerate(places))):
-                factors[place] = old[k]
+                if place >= 0:
+                    factors[place] = old[k]
             self.class_factor = Parameter(
                 factors, transform=old.transform, trainable=old.trainable, prior=old.prior
             )

@@ -82,7 +82,7 @@ def adopt(self: CollapsedClassifier, statistics: Sequence[GroupStatistics]) -> N
 def change_classes(self: CollapsedClassifier, places: Sequence[int], num_classes: int) -> None:
     """Go on with other classes, and with the sums that are kept, without a visit to any row.
 
-    :param places: for each present class, the number that it gets.
+    :param places: for each present class, the number that it gets; −1 for one that has no rows.
     :param num_classes: how many classes there are then.
     :raises ValueError: if sums that cannot be computed again do not tell what is needed.
     """

@@ -95,12 +95,13 @@ def remove_class(self: ConjugateClassifier, label: int) -> list[int | None]:
         )
     K = self.code.num_classes
     _check_remaining(K - 1)
+    _check_classes_can_change(self)
     gone = np.flatnonzero(self.labels == label)
-    places = [k - (k > label) for k in range(K)]
+    places = [-1 if k == label else k - (k > label) for k in range(K)]
     if len(gone):
         _remove(self, gone)
     self.change_classes(places, K - 1)
-    return [None if k == label else place for k, place in enumerate(places)]
+    return [None if place < 0 else place for place in places]
 
 
 def merge_classes(self: ConjugateClassifier, labels: Sequence[int]) -> list[int]:
@@ -140,22 +141,12 @@ def change_rows(
 def change_classes(self: ConjugateClassifier, places: Sequence[int], num_classes: int) -> None:
     """Go on with other classes, whose rows are the present ones.
 
-    :param places: for each present class, the number that it gets.
+    :param places: for each present class, the number that it gets; −1 for one that has no rows.
     :param num_classes: how many classes there are then.
     :raises ValueError: if the model has parts that are made for the present number of latent functions.
     """
+    _check_classes_can_change(self)
     likelihood, code, rows = self.likelihood, self.code, self.labelled_rows
-    columns = self.mean_function(rows.X[:1]).shape[-1]
-    if columns > 1:
-        raise ValueError(
-            f"The mean_function returns {columns} columns, one for each latent function, and other "
-            "classes have other latent functions. Build a new model, or use a mean of one column."
-        )
-    if len(self.output_spans) > 1:
-        raise ValueError(
-            f"The model has {len(self.output_spans)} kernels or sets of inducing inputs, one for each "
-            "latent function, and other classes have other latent functions. Build a new self."
-        )
     kernel = self.output_spans[0].kernel  # without a wrapper that says for how many
     nodes = None if likelihood.nodes == default_rule(code.num_outputs) else likelihood.nodes
     code.change_classes(places, num_classes)
@@ -166,6 +157,22 @@ def change_classes(self: ConjugateClassifier, places: Sequence[int], num_classes
     self.num_latent_gps, self.kernel = code.num_outputs, kernel
     self.likelihood = CodeSoftmax(code, nodes)
     self.labelled_rows = LabelledRows(rows.X, labels, rows.weights)
+
+
+def _check_classes_can_change(model: ConjugateClassifier) -> None:
+    """Refuse parts that are made for the present latent functions, before anything has changed."""
+    model.code.check_classes_can_change()
+    columns = model.mean_function(model.data[0][:1]).shape[-1]
+    if columns > 1:
+        raise ValueError(
+            f"The mean_function returns {columns} columns, one for each latent function, and other "
+            "classes have other latent functions. Build a new model, or use a mean of one column."
+        )
+    if len(model.output_spans) > 1:
+        raise ValueError(
+            f"The model has {len(model.output_spans)} kernels or sets of inducing inputs, one for each "
+            "latent function, and other classes have other latent functions. Build a new model."
+        )
 
 
 def _check_labels(model: ConjugateClassifier, labels: Sequence[int]) -> list[int]:

@@ -111,7 +111,10 @@ def test_classes_are_removed_and_merged(name: str, noise: str) -> None:
     assert_same(model, rebuilt(model, name, (MORE_X, merged)))
     if noise == "per_class" and name.startswith("ILR"):  # a class has the noise of the first
         np.testing.assert_allclose(model.code.noise_variance, factors[:3])
+    factors = model.code.class_factor
     assert model.remove_class(0) == [None, 0, 1]
+    if noise == "per_class":
+        np.testing.assert_allclose(model.code.class_factor, factors[1:])
     kept = merged > 0
     assert_same(model, rebuilt(model, name, (MORE_X[kept], merged[kept] - 1)))
 
@@ -175,6 +178,8 @@ def separate() -> Any:
             "mean_function returns 2 columns",
         ),
         (separate, lambda m: m.merge_classes([0, 1]), "has 2 kernels or sets"),
+        (separate, lambda m: m.remove_class(0), "Build a new model"),
+        (lambda: build("ILRSGPR", "per_output"), lambda m: m.remove_class(0), "per_output"),
         (
             lambda: build("ILRGPR"),
             lambda m: m.update(NEW_X, NEW_Y % 2, num_classes=2),
