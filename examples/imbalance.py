@@ -44,11 +44,8 @@ gi.training.fit(model, max_iterations=100)
 model.calibrate()
 P = {"ILRSGPR": model.predict_y(X_test)[0].numpy()}
 weights = balanced_class_weights(y, K)
-model.data = (
-    X,
-    y,
-    weights[y],
-)  # after training: the evidence would take a weight of 17 for 17 rows
+# Weights come after training: the evidence would take a weight of 17 for 17 rows.
+model.data = (X, y, weights[y])
 model.calibrate()
 P["… balanced by weights"] = model.predict_y(X_test)[0].numpy()
 P["… and corrected"] = undo_class_weights(P["… balanced by weights"], weights).numpy()

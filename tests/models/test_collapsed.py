@@ -270,7 +270,7 @@ def test_rows_that_are_inducing_inputs_do_not_enter_the_criterion():
     model = build("ILRSGPR", inducing_variable=np.concatenate([X[[3, 8]], Z]))
     others = np.delete(np.arange(len(X)), [3, 8])
     np.testing.assert_array_equal(model.representative_rows(), others)
-    mean, _, labels = model.held_out(None, max_rows=None)
+    mean, _, labels, _ = model.held_out(None, max_rows=None)
     np.testing.assert_allclose(mean, tf.gather(model.leave_one_out()[0], others))
     np.testing.assert_array_equal(labels, Y[others])
     assert model.calibrate(noise=True, max_rows=5).num_rows == 5

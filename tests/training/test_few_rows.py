@@ -177,7 +177,7 @@ def test_planes_share_their_compiled_steps_and_nothing_else(
 
     def fitted(*scalings: str) -> tuple[list[np.ndarray], int]:
         """Probabilities of each of some planes, and how often steps were compiled."""
-        search = _Search(X, y, 3, stratified_folds(y, 2, 0), Report())
+        search = _Search((X, y), 3, stratified_folds(y, 2, 0), Report())
         built = []
         monkeypatch.setattr(search.candidates, "is_hopeless", lambda *_: False)
         monkeypatch.setattr(

@@ -31,7 +31,10 @@ def test_labels_of_every_form_have_a_last_axis_and_keep_their_values(y, model: g
 @pytest.mark.parametrize(
     ("rows", "sentence"),
     [
-        (X, r"validation must be rows \(X, y\), but is of type ndarray. Pass arrays"),
+        (
+            X,
+            r"validation must be rows \(X, y\), or \(X, y, weights\), but is of type ndarray\. Pass",
+        ),
         ((X, Y + 1), "row 1 has label 3. Labels that run 1..3: subtract 1"),
         ((X, Y[:2]), "X has 3 rows and y has 2"),
         ((X[:, :1], Y), "X has 1 columns, but the training data have 2"),
