@@ -16,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -236,6 +237,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few rows, to see that it runs")
     parser.add_argument("--fashion", metavar="PATH", help="an .npz file instead of digits")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--spectral", action="store_true", help="spectral normalisation for all")
     parser.add_argument("--tries", type=int, default=2, help="of each contestant, at most 3")
     options = parser.parse_args()
     epochs, steps = (2, 5) if options.quick else (40 if options.fashion is None else 12, 150)
@@ -244,6 +246,7 @@ def main() -> None:
     for seed in range(seeds):
         keras.utils.set_random_seed(seed)
         body, train, val, test, unknown = split(options.fashion, seed, options.quick)
+        body = partial(body, spectral=True) if options.spectral else body
         for name, (predict, seconds) in contestants(
             body, train, val, epochs, steps, num_tries
         ).items():

@@ -165,7 +165,7 @@ def expected_log_softmax(
         peak = tf.stop_gradient(tf.reduce_max(logits, axis=-1, keepdims=True))
         exponential = tf.exp(logits - peak)
         total = tf.reduce_sum(exponential, axis=-1, keepdims=True)
-        r = average(weights, exponential / total)  # E[π], as the nodes have it
+        r = average(weights, exponential * (1.0 / total))  # E[π], as the nodes have it
         common = tf.reduce_sum(r * deviation, axis=-1, keepdims=True)
         excess = tf.math.log(total) + peak - common  # E[rᵀd] is known to be 0
         level = average(weights, excess)  # E[log Σ exp], as the nodes have it

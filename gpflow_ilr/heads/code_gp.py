@@ -7,6 +7,8 @@ product more than a Dense layer of M units, and no nodes. Latents are in the cod
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance, Module, Parameter
@@ -17,11 +19,7 @@ from gpflow.kernels import Kernel
 from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.heads.fixed_posterior import Snapshot
-from gpflow_ilr.heads.whitening import (
-    covariance_with_points,
-    whitened_features,
-    whitening_factor,
-)
+from gpflow_ilr.heads.whitening import covariances, jittered, marginals
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import CodeGaussian
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
@@ -68,14 +66,13 @@ class SharedCodeGP(Module):
 
         :param Xnew: features [N, D].
         """
+        return self._marginals(Xnew, tf.convert_to_tensor(self.q_mu), self.root)
+
+    def _marginals(self, Xnew: tf.Tensor, q_mu: tf.Tensor, S: tf.Tensor) -> MeanAndVariance:
         X = as_inputs(Xnew, self.num_columns, "features")
-        Z = tf.convert_to_tensor(self.inducing_variable.Z)
-        A = whitened_features(covariance_with_points(self.kernel, Z, X))
-        explained = tf.reduce_sum(tf.square(A), axis=0)
-        both = tf.matmul(A, tf.concat([self.q_mu, self.root], axis=1), transpose_a=True)
-        mean, spread = tf.split(both, [self.q_mu.shape[1], Z.shape[0]], axis=1)
-        variance = tf.maximum(self.kernel(X, full_cov=False) - explained, 0.0)
-        return mean, (variance + tf.reduce_sum(tf.square(spread), axis=1))[:, None]
+        found = covariances(self.kernel, tf.convert_to_tensor(self.inducing_variable.Z), X)
+        mean, explained = marginals(found.uu, found.fu, q_mu, S)
+        return mean, _at_least_zero(found.ff - explained)
 
     def predict_f(
         self, Xnew: tf.Tensor, full_cov: bool = False, full_output_cov: bool = False
@@ -100,34 +97,20 @@ class SharedCodeGP(Module):
 
     # The bound
 
-    def expected_log_density(self, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
-        """−½ (|t_k − m|² + P v)/V for each class k: E[log N(t_k | f, V)] less its constant, [N, K].
+    def bound(self, X: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The parts of the evidence lower bound, of which each reads every parameter once.
 
-        At most 0, and largest for the class that is predicted.
+        E[log N(t_k | f, V)] for each class k is −½ (|t_k − m|² + P v)/V, [N, K], less a constant
+        ½ P log 2πVL², []; the third is KL[q(u) ‖ p(u)], []. The first is at most 0, and largest for
+        the class that is predicted.
 
-        :param mean: m, [N, P].
-        :param variance: v, [N, 1].
+        :param X: features [N, D].
         """
-        code = self.likelihood.code
-        T = code.targets
-        squares = tf.reduce_sum(tf.square(T), axis=1) - 2.0 * tf.matmul(mean, T, transpose_b=True)
-        squares += tf.reduce_sum(tf.square(mean), axis=1, keepdims=True)
-        squares = tf.maximum(squares, 0.0)  # rounding may leave less than nothing
-        return -0.5 * (squares + code.num_outputs * variance) / code.noise_variance
-
-    def constant(self) -> tf.Tensor:
-        """½ P log 2πVL², [], the part of −E[log N(t | f, V)] that no row changes."""
-        code = self.likelihood.code
-        variance = 2.0 * np.pi * code.noise_variance[0, 0] * tf.square(code.scale)
-        return 0.5 * code.num_outputs * tf.math.log(variance)
-
-    def prior_kl(self) -> tf.Tensor:
-        """KL[q(u) ‖ p(u)], []."""
-        M, P = self.q_mu.shape
-        S = self.root
-        log_det = tf.reduce_sum(tf.math.log(tf.abs(tf.linalg.diag_part(S))))
-        spread = tf.reduce_sum(tf.square(S)) - 2.0 * log_det - float(M)
-        return 0.5 * (tf.reduce_sum(tf.square(self.q_mu)) + float(P) * spread)
+        code, q_mu, S = self.likelihood.code, tf.convert_to_tensor(self.q_mu), self.root
+        V, P = code.noise_variance, code.num_outputs
+        squares = _expected_squares(*self._marginals(X, q_mu, S), code.targets)
+        constant = 0.5 * P * tf.math.log(2.0 * np.pi * V[0, 0] * tf.square(code.scale))
+        return -0.5 / V * squares, constant, _shared_kl(q_mu, S)
 
     # The collapsed optimum
 
@@ -148,6 +131,54 @@ class SharedCodeGP(Module):
     def snapshot(self) -> Snapshot:
         """What predictions need."""
         Z = tf.convert_to_tensor(self.inducing_variable.Z)
-        L_inv = triangular_inverse(whitening_factor(self.kernel(Z)))
+        L_inv = triangular_inverse(tf.linalg.cholesky(jittered(self.kernel(Z))))
         root, q_mu = tf.transpose(self.root)[None], tf.convert_to_tensor(self.q_mu)
         return Snapshot(self.kernel, Z, L_inv, q_mu, root, self.likelihood.code.scale)
+
+
+# Gradients in closed form, for a step is a few products and many small operations
+
+
+@tf.custom_gradient
+def _expected_squares(
+    mean: tf.Tensor, variance: tf.Tensor, targets: tf.Tensor
+) -> tuple[tf.Tensor, Any]:
+    """E|t_k − f|² = |t_k − m|² + P v for f ~ N(m, v I) and each target, [N, K].
+
+    :param mean: m, [N, P].
+    :param variance: v, [N, 1].
+    :param targets: [K, P]; constants.
+    """
+    P = float(targets.shape[1])
+    squares = tf.reduce_sum(tf.square(targets), axis=1) + P * variance
+    squares += tf.reduce_sum(tf.square(mean), axis=1, keepdims=True)
+    squares -= 2.0 * tf.matmul(mean, targets, transpose_b=True)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, None]:
+        total = tf.reduce_sum(upstream, axis=1, keepdims=True)
+        return 2.0 * (total * mean - tf.matmul(upstream, targets)), P * total, None
+
+    return tf.maximum(squares, 0.0), gradient  # rounding may leave less than nothing
+
+
+@tf.custom_gradient
+def _shared_kl(q_mu: tf.Tensor, S: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """½ (|q_mu|² + P (|S|² − log|S Sᵀ| − M)), [].
+
+    :param q_mu: [M, P].
+    :param S: lower triangular, [M, M].
+    """
+    M, P = (float(size) for size in q_mu.shape)
+    diagonal = tf.linalg.diag_part(S)
+    spread = tf.reduce_sum(tf.square(S)) - 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal))) - M
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        return upstream * q_mu, upstream * P * (S - tf.linalg.diag(1.0 / diagonal))
+
+    return 0.5 * (tf.reduce_sum(tf.square(q_mu)) + P * spread), gradient
+
+
+@tf.custom_gradient
+def _at_least_zero(variance: tf.Tensor) -> tuple[tf.Tensor, Any]:
+    """A variance that rounding may have left below 0; the gradient is that of the exact one."""
+    return tf.maximum(variance, 0.0), lambda upstream: upstream

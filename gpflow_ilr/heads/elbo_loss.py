@@ -22,6 +22,10 @@ from gpflow_ilr.inputs.labels import label_rows
 __all__ = ["ELBOLossLogic", "for_elbo_loss", "for_prediction"]
 
 
+LOGARITHM = "_expected_log"
+"""The attribute of a training output that holds its logarithm."""
+
+
 class Ticket:
     """One training output on its way to its loss."""
 
@@ -52,8 +56,9 @@ _waiting = _Waiting()
 def for_elbo_loss(expected_log: tf.Tensor) -> tf.Tensor:
     """The exponential of E[log π], whose gradient only flows if an ELBO loss consumes it.
 
-    Values are kept from underflowing to 0; the gradient is that of the exact exponential, so a row for
-    which this happens is trained like any other, and only its reported loss is too small.
+    The loss finds the logarithm itself beside the output, as Keras' cross-entropies find logits. Where
+    a later layer has made another tensor of it, values are kept from underflowing to 0, and the
+    gradient is that of the exact exponential, so that such a row is trained like any other.
 
     :param expected_log: E[log π], [N, K].
     """
@@ -75,7 +80,9 @@ def for_elbo_loss(expected_log: tf.Tensor) -> tf.Tensor:
 
         return y, gradient
 
-    return exponential(expected_log)
+    output = exponential(expected_log)
+    setattr(output, LOGARITHM, expected_log)
+    return output
 
 
 def for_prediction(probabilities: tf.Tensor, training: Any) -> tf.Tensor:
@@ -149,7 +156,10 @@ class ELBOLossLogic:
                 break
         y_true = tf.convert_to_tensor(y_true)
         labels = y_true[:, None] if y_true.shape.rank == 1 else y_true
-        return -label_log_density(y_pred, label_rows(labels, num_classes, dtype=y_pred.dtype))
+        rows = label_rows(labels, num_classes, dtype=y_pred.dtype)
+        if hasattr(y_pred, LOGARITHM):
+            return -tf.reduce_sum(rows * getattr(y_pred, LOGARITHM), axis=-1)
+        return -label_log_density(y_pred, rows)
 
 
 def _current_graph() -> Any:

@@ -215,20 +215,20 @@ class HeadLogic(GPLayerLogic):
                 return for_prediction(tf.cast(probabilities, output_dtype), training)
             self._note = note = Note(self.gp.q_mu.unconstrained_variable)
             priors = [p for p in self.gp.trainable_parameters if p.prior is not None]
-            penalty = self.gp.prior_kl() - sum(p.log_prior_density() for p in priors)
-            penalty /= self.num_data
-            if self.objective == "code":
-                penalty += self.gp.constant()
-            self.add_loss(tf.cast(note.of_penalty(penalty), self._keras.backend.floatx()))
-            return self._training_output(inputs, note, output_dtype)
+            log_prior = sum(p.log_prior_density() for p in priors)
+            if isinstance(self.gp, SharedCodeGP):
+                expected, constant, kl = self.gp.bound(inputs)
+                output = for_elbo_loss(tf.cast(note.of_output(expected), output_dtype))
+            else:
+                constant, kl = 0.0, self.gp.prior_kl()
+                output = self._training_output(inputs, note, output_dtype)
+            penalty = note.of_penalty(constant + (kl - log_prior) / self.num_data)
+            self.add_loss(tf.cast(penalty, self._keras.backend.floatx()))
+            return output
 
     def _training_output(self, inputs: tf.Tensor, note: Note, output_dtype: tf.DType) -> tf.Tensor:
         """What the loss turns into the rows' share of the objective."""
         likelihood = self.gp.likelihood
-        if self.objective == "code":
-            mean, variance = self.gp.predict_marginals(inputs)
-            expected = self.gp.expected_log_density(note.of_output(mean), variance)
-            return for_elbo_loss(tf.cast(expected, output_dtype))
         mean, variance = self.gp.predict_f(inputs)
         mean = note.of_output(mean)
         if self.objective == "elbo":

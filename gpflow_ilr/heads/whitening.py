@@ -1,93 +1,136 @@
-"""Whitened features of a batch with few operations: in a small step it is their number that costs.
+"""Latents of a batch with few operations: in a small step it is their number that costs.
 
 A step of a head with some dozen inducing inputs takes microseconds of arithmetic and as long again for
-every operation that TensorFlow starts. So the two functions here have gradients of their own, with two
-products each, where automatic ones have dozens of operations.
+every operation that TensorFlow starts. So the functions here have gradients of their own, in a few
+products, where automatic ones have dozens of operations. Rows are never transposed, nor put together
+with the inducing inputs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
+from gpflow.base import MeanAndVariance
 from gpflow.kernels import Kernel, SquaredExponential
 
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
 from gpflow_ilr.linalg.jitter import relative_jitter
 
-__all__ = ["covariance_with_points", "whitened_features", "whitening_factor"]
+__all__ = ["Covariances", "covariances", "jittered", "marginals"]
 
 
-def covariance_with_points(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor) -> tf.Tensor:
-    """[K_uu, K_uf], [M, M + N]: both matrices by one pass of operations.
+class Covariances(NamedTuple):
+    """Of inducing inputs, of rows with them, and the variances of the rows."""
+
+    uu: tf.Tensor  # [M, M], with jitter
+    fu: tf.Tensor  # [N, M]
+    ff: tf.Tensor  # [N, 1] or []
+
+
+def covariances(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor) -> Covariances:
+    """K_uu with jitter · mean(diag K_uu) on its diagonal, K_fu, and the diagonal of K_ff.
 
     :param kernel: any single-output kernel.
     :param Z: [M, D].
     :param X: [N, D].
     """
-    U = tf.concat([Z, X], axis=0)
     if type(kernel) is not SquaredExponential or not isinstance(kernel.active_dims, slice):
-        K = kernel(Z, U)
-    else:
-        scaled = U / tf.convert_to_tensor(kernel.lengthscales)
-        K = tf.convert_to_tensor(kernel.variance) * _gaussians(scaled, Z.shape[0])
-    K.set_shape([Z.shape[0], None])  # which is lost where the number of rows is unknown
-    return K
-
-
-def _gaussians(U: tf.Tensor, M: int) -> tf.Tensor:
-    """exp(−½ ‖u_i − u_j‖²) between the first M rows and all, [M, n]."""
-
-    @tf.custom_gradient
-    def gaussians(U: tf.Tensor) -> tuple[tf.Tensor, Any]:
-        Z = U[:M]
-        norms = 0.5 * tf.reduce_sum(tf.square(U), axis=1)
-        exponent = tf.matmul(Z, U, transpose_b=True) - norms - norms[:M, None]
-        K = tf.exp(tf.minimum(exponent, 0.0))  # rounding may leave more than 0
-
-        def gradient(dK: tf.Tensor) -> tf.Tensor:
-            G = dK * K
-            dU = tf.matmul(G, Z, transpose_a=True) - tf.reduce_sum(G, axis=0)[:, None] * U
-            dZ = tf.matmul(G, U) - tf.reduce_sum(G, axis=1)[:, None] * Z
-            return tf.concat([dU[:M] + dZ, dU[M:]], axis=0)
-
-        return K, gradient
-
-    return gaussians(U)
+        return Covariances(jittered(kernel(Z)), kernel(X, Z), kernel(X, full_cov=False)[:, None])
+    lengthscales, variance = (
+        tf.convert_to_tensor(p) for p in (kernel.lengthscales, kernel.variance)
+    )
+    if lengthscales.shape.rank > 0:
+        Z, X, lengthscales = Z / lengthscales, X / lengthscales, tf.ones([], Z.dtype)
+    K_uu, K_fu = _gaussians(Z, X, 1.0 / tf.square(lengthscales), tf.math.log(variance))
+    diagonal = 1.0 + relative_jitter() * tf.eye(Z.shape[0], dtype=Z.dtype)
+    return Covariances(diagonal * K_uu, K_fu, variance)
 
 
 @tf.custom_gradient
-def whitened_features(K: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """A = L⁻¹ K_uf with L Lᵀ = K_uu + jitter · mean(diag K_uu) · I, [M, N].
+def _gaussians(
+    Z: tf.Tensor, X: tf.Tensor, gamma: tf.Tensor, log_variance: tf.Tensor
+) -> tuple[tuple[tf.Tensor, tf.Tensor], Any]:
+    """exp(log σ² − ½ γ ‖z_i − z_j‖²), [M, M], and exp(log σ² − ½ γ ‖x_i − z_j‖²), [N, M].
 
-    With W = dA Aᵀ and Φ(W) its lower triangle, the diagonal halved, dK_uf = L⁻ᵀ dA and
-    dK_uu = −½ L⁻ᵀ (Φ(W) + Φ(W)ᵀ) L⁻¹, each entry of a symmetric pair by itself.
-
-    :param K: [K_uu, K_uf], [M, M + N].
+    Everything of the size of X is multiplied by γ as late, or as small, as can be.
     """
-    M, jitter = K.shape[0], relative_jitter()  # which gradients, taken elsewhere, would not know
-    L_inv = triangular_inverse(
-        whitening_factor(K[:, :M])
-    )  # of which products are the faster solves
-    A = tf.matmul(L_inv, K[:, M:])
+    scaled = gamma * Z
+    of_z = 0.5 * tf.reduce_sum(Z * scaled, axis=1)
+    of_x = 0.5 * gamma * tf.reduce_sum(tf.square(X), axis=1)
+    across = log_variance - of_z
+    exponents = [
+        # Where rounding leaves a square below 0, it is 0.
+        tf.minimum(tf.matmul(U, scaled, transpose_b=True) + across - norms[:, None], log_variance)
+        for U, norms in ((Z, of_z), (X, of_x))
+    ]
+    K_uu, K_fu = (tf.exp(exponent) for exponent in exponents)
 
-    def gradient(dA: tf.Tensor) -> tf.Tensor:
-        lower = tf.linalg.band_part(tf.matmul(dA, A, transpose_b=True), -1, 0)
-        both = 0.5 * (lower + tf.transpose(lower))
-        both = tf.linalg.set_diag(both, 0.5 * tf.linalg.diag_part(lower))
-        dK_uu = -tf.matmul(L_inv, tf.matmul(both, L_inv), transpose_a=True)
-        share = jitter * tf.linalg.trace(dK_uu) / M
-        dK_uu += tf.linalg.diag(tf.fill([M], share))
-        return tf.concat([dK_uu, tf.matmul(L_inv, dA, transpose_a=True)], axis=1)
+    def gradient(dK_uu: tf.Tensor, dK_fu: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        G_uu, G_fu = dK_uu * K_uu, dK_fu * K_fu
+        of_rows = tf.reduce_sum(G_fu, axis=1, keepdims=True)
+        of_points = sum(tf.reduce_sum(G, axis=0) for G in (G_uu, G_fu)) + tf.reduce_sum(
+            G_uu, axis=1
+        )
+        dX = tf.matmul(G_fu, scaled) - gamma * of_rows * X
+        dZ = tf.matmul(G_fu, X, transpose_a=True) + tf.matmul(G_uu, Z, transpose_a=True)
+        dZ = gamma * (dZ + tf.matmul(G_uu, Z) - of_points[:, None] * Z)
+        pairs = zip((G_uu, G_fu), exponents, strict=True)
+        squares = sum(tf.reduce_sum(G * (e - log_variance)) for G, e in pairs)
+        return dZ, dX, squares / gamma, tf.reduce_sum(G_uu) + tf.reduce_sum(of_rows)
 
-    return A, gradient
+    return (K_uu, K_fu), gradient
 
 
-def whitening_factor(K_uu: tf.Tensor) -> tf.Tensor:
-    """L, as collapsed models have it, [M, M].
+def marginals(K_uu: tf.Tensor, K_fu: tf.Tensor, q_mu: tf.Tensor, S: tf.Tensor) -> MeanAndVariance:
+    """Mean [N, P] of latents that share q's covariance, and what q takes from their variance, [N, 1].
+
+    With L Lᵀ = K_uu, A = K_fu L⁻ᵀ and Q = I − S Sᵀ these are A q_mu and
+    the sums of the rows of A ∘ AQ. Let dm and de be the gradients that come in, and Φ(W) the lower
+    triangle of W, its diagonal halved. Then
+
+        G = Aᵀ diag(de) A,      dS = −2 G S,      dq = Aᵀ dm,
+        dA = dm qᵀ + 2 diag(de) AQ,      dK_fu = dA L⁻¹,
+        dK_uu = −L⁻ᵀ Φ(W) L⁻¹   with   W = dAᵀ A = q dqᵀ + 2 Q G,
+
+    where dK_uu counts an entry and its mirror image together.
+
+    :param K_uu: [M, M], with jitter.
+    :param K_fu: [N, M].
+    :param q_mu: [M, P], whitened.
+    :param S: lower triangular, [M, M], whitened.
+    """
+    identity = tf.eye(q_mu.shape[0], dtype=q_mu.dtype)
+    negative_half = 0.5 * identity - tf.linalg.band_part(tf.ones_like(identity), -1, 0)
+
+    @tf.custom_gradient
+    def forward(
+        K_uu: tf.Tensor, K_fu: tf.Tensor, q_mu: tf.Tensor, S: tf.Tensor
+    ) -> tuple[MeanAndVariance, Any]:
+        L_inv = triangular_inverse(tf.linalg.cholesky(K_uu))  # products are faster than solves
+        A = tf.matmul(K_fu, L_inv, transpose_b=True)
+        Q = identity - tf.matmul(S, S, transpose_b=True)
+        AQ = tf.matmul(A, Q)
+
+        def gradient(dm: tf.Tensor, de: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            minus = -2.0 * de
+            G = tf.matmul(A, minus * A, transpose_a=True)  # times −2
+            dq = tf.matmul(A, dm, transpose_a=True)
+            dA = tf.matmul(dm, q_mu, transpose_b=True) - minus * AQ
+            W = tf.matmul(q_mu, dq, transpose_b=True) - tf.matmul(Q, G)
+            dK_uu = tf.matmul(L_inv, tf.matmul(negative_half * W, L_inv), transpose_a=True)
+            return dK_uu, tf.matmul(dA, L_inv), dq, tf.matmul(G, S)
+
+        return (tf.matmul(A, q_mu), tf.reduce_sum(A * AQ, axis=1, keepdims=True)), gradient
+
+    return forward(K_uu, K_fu, q_mu, S)
+
+
+def jittered(K_uu: tf.Tensor) -> tf.Tensor:
+    """K_uu with the jitter that collapsed models have, [M, M].
 
     :param K_uu: [M, M].
     """
     diagonal = tf.linalg.diag_part(K_uu)
     jitter = relative_jitter() * tf.reduce_mean(diagonal)
-    return tf.linalg.cholesky(tf.linalg.set_diag(K_uu, diagonal + jitter))
+    return tf.linalg.set_diag(K_uu, diagonal + jitter)

@@ -315,13 +315,10 @@ def _symbolic_label_rows(Y: tf.Tensor, K: int, dtype: tf.DType) -> tf.Tensor:
     if width == 1:
         _check_index_dtype(Y.dtype.name, K)
         # Narrow integers may not hold K - 1; unsigned ones too large for int64 become negative.
-        index = Y[..., 0] if Y.dtype.is_floating else tf.cast(Y[..., 0], tf.int64)
-        # NaN fails every comparison.
-        valid = (index >= 0) & (index <= K - 1)
-        if Y.dtype.is_floating:
-            valid &= tf.equal(index, tf.round(index))
-        index = tf.where(valid, index, tf.zeros_like(index))
-        rows = tf.one_hot(tf.cast(index, tf.int32), K, dtype=dtype)
+        index = Y if Y.dtype.is_floating else tf.cast(Y, tf.int64)
+        is_class = tf.equal(index, tf.range(K, dtype=index.dtype))  # whatever else equals none
+        valid = tf.reduce_any(is_class, axis=-1)
+        rows = tf.cast(is_class, dtype)
         rule = f"Labels must be integers 0..{K - 1} for num_classes={K}."
         advice = _from_one(K)
     else:

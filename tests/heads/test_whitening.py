@@ -1,23 +1,27 @@
-"""Whitened features with gradients of their own: those of the plain formulas."""
+"""Latents with gradients of their own: those of the plain formulas."""
 
 import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_ilr.heads.whitening import covariance_with_points, whitened_features
+from gpflow_ilr.heads.whitening import covariances, marginals
 from gpflow_ilr.linalg.jitter import relative_jitter
 
 RNG = np.random.default_rng(0)
 Z, X = (tf.Variable(RNG.normal(size=(n, 3))) for n in (5, 8))
-WEIGHTS = RNG.normal(size=(5, 8))
+Q_MU, S = tf.Variable(RNG.normal(size=(5, 2))), tf.Variable(np.tril(RNG.normal(size=(5, 5))))
+WEIGHTS = RNG.normal(size=(8, 2)), RNG.normal(size=(8, 1))
 
 
-def plainly(kernel: gpflow.kernels.Kernel) -> tf.Tensor:
+def plainly(kernel: gpflow.kernels.Kernel) -> tuple[tf.Tensor, tf.Tensor]:
     K_uu = kernel(Z)
     jitter = relative_jitter() * tf.reduce_mean(tf.linalg.diag_part(K_uu))
     L = tf.linalg.cholesky(K_uu + jitter * tf.eye(5, dtype=K_uu.dtype))
-    return tf.linalg.triangular_solve(L, kernel(Z, X))
+    A = tf.linalg.triangular_solve(L, kernel(Z, X))
+    spread = tf.matmul(S, A, transpose_a=True)
+    explained = tf.reduce_sum(tf.square(A) - tf.square(spread), axis=0)
+    return tf.matmul(A, Q_MU, transpose_a=True), explained[:, None]
 
 
 @pytest.mark.parametrize(
@@ -32,12 +36,19 @@ def plainly(kernel: gpflow.kernels.Kernel) -> tf.Tensor:
 def test_values_and_gradients_are_those_of_the_plain_formulas(
     kernel: gpflow.kernels.Kernel,
 ) -> None:
-    sources = [Z, X, *kernel.trainable_variables]
+    sources = [Z, X, Q_MU, S, *kernel.trainable_variables]
     with tf.GradientTape(persistent=True) as tape:
-        ours = whitened_features(covariance_with_points(kernel, Z, X))
+        found = covariances(kernel, Z, X)
+        ours = marginals(found.uu, found.fu, Q_MU, S)
         theirs = plainly(kernel)
-        sums = [tf.reduce_sum(WEIGHTS * tf.square(A)) for A in (ours, theirs)]
-    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+        sums = [
+            sum(tf.reduce_sum(w * x**2) for w, x in zip(WEIGHTS, pair, strict=True))
+            for pair in (ours, theirs)
+        ]
+    ours = (*ours, found.ff + tf.zeros([8, 1], X.dtype))
+    theirs = (*theirs, kernel(X, full_cov=False)[:, None])
+    for got, wanted in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-9, atol=1e-12)
     for got, wanted in zip(*(tape.gradient(s, sources) for s in sums), strict=True):
         assert np.abs(wanted).max() > 1e-3
         np.testing.assert_allclose(got, wanted, rtol=1e-7, atol=1e-10)
