@@ -5,8 +5,8 @@ pixels. AUROC: the probability that an unknown row has a larger entropy (or epis
 known one. Every contestant has the same number of tries, of which the NLL of validation rows chooses;
 the same rows choose temperature, λ, noise and scales. Mean ± standard error over seeds, each with its
 own split and networks. Last-layer Laplace is the full Gauss–Newton posterior, written out in
-``peers_of_heads.py``. Data: scikit-learn's digits, or ``--fashion PATH`` of a subset of Fashion-MNIST
-(arrays X_train, y_train, X_test, y_test).
+``peers_of_heads.py``, and once more by laplace-torch where that is installed. Data: scikit-learn's
+digits, or ``--fashion PATH`` of a subset of Fashion-MNIST (arrays X_train, y_train, X_test, y_test).
 """
 
 import os
@@ -17,6 +17,7 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import keras
@@ -27,6 +28,7 @@ from peers_of_heads import (
     dropout,
     ensemble,
     entropy,
+    laplace_torch,
     last_layer_laplace,
     nll,
     of_logits,
@@ -162,14 +164,15 @@ def contestants(
         [timed(lambda s=s: sngp(body, *train, K, s, epochs)) for s in (1.0, 2.0, 0.5)[:num_tries]],
         val,
     )
-    laplace = best(
-        [
-            timed(lambda s=s: last_layer_laplace(network, *train, s))
-            for s in (1.0, 10.0, 0.1)[:num_tries]
-        ],
-        val,
-    )
-    found["last-layer Laplace"] = (laplace[0], seconds + laplace[1])
+    laplaces = {"last-layer Laplace": last_layer_laplace}
+    if find_spec("laplace"):
+        laplaces["last-layer Laplace, laplace-torch"] = laplace_torch
+    for name, laplace in laplaces.items():
+        precisions = (1.0, 10.0, 0.1)[:num_tries]
+        predict, more = best(
+            [timed(lambda s=s, of=laplace: of(network, *train, s)) for s in precisions], val
+        )
+        found[name] = (predict, seconds + more)
     for objective, options in {"elbo": (5e-3, 2e-3, 1e-2), "code": (3e-3, 1e-3, 1e-2)}.items():
         tries = [
             timed(lambda r=r, o=objective: with_gp_layer(body, train, val, o, r, epochs))

@@ -71,15 +71,50 @@ def dropout(network: Any, passes: int = 30) -> Predict:
     return lambda X: mixture([run(tf.constant(X)).numpy() for _ in range(passes)])
 
 
+def last_layer_and_inputs(network: Any, X: np.ndarray) -> tuple[Any, np.ndarray]:
+    features, last = network.layers
+    return last, features.predict(X, verbose=0)
+
+
+def laplace_torch(
+    network: Any, X: np.ndarray, y: np.ndarray, precision: float, draws: int = 100
+) -> Predict:
+    """The same posterior by the package laplace-torch, on the same features and weights."""
+    import torch
+    from laplace import Laplace
+    from torch.utils.data import DataLoader, TensorDataset
+
+    last, H = last_layer_and_inputs(network, X)
+    kernel, bias = (torch.tensor(np.asarray(w)) for w in last.get_weights())
+    linear = torch.nn.Linear(*kernel.shape)
+    linear.load_state_dict({"weight": kernel.T, "bias": bias})
+    posterior = Laplace(
+        linear,
+        "classification",
+        subset_of_weights="all",
+        hessian_structure="full",
+        prior_precision=precision,
+    )
+    rows = TensorDataset(torch.tensor(H), torch.tensor(y.astype("int64")))
+    posterior.fit(DataLoader(rows, batch_size=256))
+
+    def predict(X: np.ndarray) -> Prediction:
+        H = torch.tensor(last_layer_and_inputs(network, X)[1])
+        samples = posterior.predictive_samples(H, pred_type="glm", n_samples=draws)
+        return mixture(list(samples.detach().numpy().astype("float64")))
+
+    return predict
+
+
 def last_layer_laplace(
     network: Any, X: np.ndarray, y: np.ndarray, precision: float, draws: int = 100
 ) -> Predict:
     """The full Gauss–Newton posterior of the last layer, and its predictive integral by draws."""
-    features, last = network.layers
+    last = network.layers[-1]
     W = np.vstack([np.asarray(w).reshape(-1, last.units) for w in last.get_weights()])
 
     def inputs(X: np.ndarray) -> np.ndarray:
-        H = features.predict(X, verbose=0)
+        H = last_layer_and_inputs(network, X)[1]
         return np.hstack([H, np.ones((len(H), 1))])
 
     H = inputs(X)
