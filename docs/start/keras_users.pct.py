@@ -99,7 +99,9 @@ print(layer.predict_entropy(features.predict(X_test[:3], verbose=0)))
 # tried, and `ClosedFormHead` had the best NLL (`docs/measured.md`, with what was tried).
 #
 # `posterior_layer(outputs=...)` is the head as it is now, as a layer that is not trained and has
-# further outputs. `sample_weight` and `class_weight` count rows as often as they say.
+# further outputs. `sample_weight` and `class_weight` of `fit` count rows as often as they say.
+# `compile(jit_compile=True)` changes no result, but takes long to compile; with `objective="draw"`
+# XLA has draws of its own.
 #
 # In these two modes any other loss than `ELBOLoss` is refused, because built-in cross-entropies
 # normalise what they are given and so forget the uncertainty; `objective="draw"` works with
