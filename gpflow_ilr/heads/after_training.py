@@ -124,12 +124,5 @@ def posterior_layer(self: HeadLogic, outputs: Any = "probabilities", **layer: An
         is_code = self.objective == "code"
         taken = self.gp.snapshot() if is_code else snapshot(self.gp, self.gp.scale)
         return self._posterior_layer.of(
-            taken,
-            self.num_classes,
-            self.kernel,
-            outputs=outputs,
-            nodes=self.nodes,
-            gp_dtype=self.gp_dtype,
-            jitter=self.jitter,
-            **{"dtype": self.compute_dtype, **layer},
+            self, taken, outputs, **{"dtype": self.compute_dtype, **layer}
         )

@@ -279,16 +279,7 @@ class ClosedFormLogic:
         :param layer: arguments of every Keras layer.
         """
         with self.precision():
-            return self._layer.of(
-                self._snapshot(),
-                self.num_classes,
-                self.kernel,
-                outputs=outputs,
-                nodes=self.nodes,
-                gp_dtype=self.gp_dtype,
-                jitter=self.jitter,
-                **layer,
-            )
+            return self._layer.of(self, self._snapshot(), outputs, **layer)
 
     def attach(self, network: Any = None, outputs: Any = "probabilities") -> Any:
         """A Keras model that ends with this head: ``predict``, ``save``, ``export``.
