@@ -56,7 +56,7 @@ print(near["epistemic"].mean(), far["epistemic"].mean())
 # New rows are added without a new fit, and the result is that of all rows at once. Weights of rows go
 # with them, `head.fit((X, y, weights))` and `head.update(X, y, sample_weight=...)`, also in batches of
 # a `tf.data.Dataset` and for validation rows: a row of weight 2 counts as two rows, one of weight 0 as
-# none. Where classes
+# none. `head.update(X, y, num_classes=4)` adds a class, which a later `fit` keeps. Where classes
 # overlap, `head.polish((X, y), validation=(X_val, y_val))` goes on with the exact likelihood, and
 # is kept if the validation rows say so. `network` may be any function from a batch to features;
 # without one, rows are features. `kernel="Linear"` is a Bayesian last layer.

@@ -140,7 +140,8 @@ class ClosedFormLogic:
     ) -> HeadFit:
         """Kernel and inducing inputs from a sample, all rows in one pass, then λ and noise.
 
-        If it fails, the head is as it was.
+        A further ``fit`` begins anew, with the classes that the head has by then: those that
+        :meth:`update` added remain, even if they have no rows. If it fails, the head is as it was.
 
         :param dataset: rows (X, y), or (X, y, weights). Where inducing inputs and the lengthscale
             start, each row that counts does so once.
@@ -154,10 +155,10 @@ class ClosedFormLogic:
         with self.precision():
             sample, is_all = self._reader.sample(dataset, self.sample_size)
             if not isinstance(dataset, tf.data.Dataset):
-                as_labels(dataset[1], self._num_classes)  # whose errors name rows of the dataset
-            rows = check_data(sample, self._num_classes)
+                as_labels(dataset[1], self.num_classes)  # whose errors name rows of the dataset
+            rows = check_data(sample, self.num_classes)
             model = feature_model(
-                rows, self._num_classes, self.kernel, self.num_inducing, self.nodes, self.seed
+                rows, self.num_classes, self.kernel, self.num_inducing, self.nodes, self.seed
             )
             if self.max_iterations:
                 train(model, max_iterations=self.max_iterations)

@@ -108,6 +108,20 @@ def test_a_class_may_appear_after_the_fit(stack: Stack) -> None:
     np.testing.assert_allclose(head.attach().predict(IMAGES, verbose=0), expected, atol=1e-5)
 
 
+def test_a_new_fit_has_the_classes_that_the_head_has(stack: Stack) -> None:
+    head = stack.closed_form()
+    head.fit((X, Y), validation=(X, Y))
+    head.update(X[:1], [K], num_classes=K + 1)
+    later = np.where(np.arange(N) % 5 == 0, K, Y)
+    head.fit((X, later), validation=(X, later))
+    assert head.num_classes == K + 1
+    expected = stack.closed_form(num_classes=K + 1)
+    expected.fit((X, later), validation=(X, later))
+    np.testing.assert_allclose(head.predict(X), expected.predict(X), rtol=1e-8)
+    head.fit((X, Y), validation=(X, Y))  # without a row of the new class, which remains
+    assert head.predict(X).shape == (N, K + 1)
+
+
 def test_a_fit_that_fails_leaves_the_head_as_it_was() -> None:
     head = STACKS["keras"].closed_form()
     head.fit((X, Y), validation=(X, Y))
