@@ -57,7 +57,9 @@ def calibrate(self: HeadLogic, dataset: Any, network: Any = None) -> ScaleChoice
 
     :param dataset: validation rows (X, y), or (X, y, weights).
     :param network: what computes the features; None if X are features.
+    :raises ValueError: if the head was never built.
     """
+    _check_built(self)
     with self.precision():
         rows = FeatureReader(network, self._keras).rows(dataset)
         checked = check_data(rows, self.num_classes)
@@ -87,13 +89,15 @@ def collapse(
     :param network: what computes the features; None if X are features.
     :param validation: rows that were not trained on, to choose noise and λ; both stay if None.
     :returns: the collapsed model.
-    :raises ValueError: for another objective, whose optimum has no closed form.
+    :raises ValueError: for another objective, whose optimum has no closed form, and if the head was
+        never built.
     """
     if self.objective != "code":
         raise ValueError(
             f"collapse needs GPHead(objective='code'), but objective is {self.objective!r}: its "
             "optimum has no closed form. Put a ClosedFormHead on the trained features instead."
         )
+    _check_built(self)
     reader = FeatureReader(network, self._keras)
     with self.precision():
         some, _ = reader.sample(dataset, _SOME_ROWS)
@@ -122,10 +126,20 @@ def posterior_layer(self: HeadLogic, outputs: Any = "probabilities", **layer: An
     :param outputs: one of :data:`gpflow_ilr.heads.outputs.OUTPUTS`, or several, which the layer returns
         as a dictionary.
     :param layer: arguments of every Keras layer.
+    :raises ValueError: if the head was never built.
     """
+    _check_built(self)
     with self.precision():
         is_code = self.objective == "code"
         taken = self.gp.snapshot() if is_code else snapshot(self.gp, self.gp.scale)
         return self._posterior_layer.of(
             self, taken, outputs, **{"dtype": self.compute_dtype, **layer}
+        )
+
+
+def _check_built(head: HeadLogic) -> None:
+    if not head.built:
+        raise ValueError(
+            f"This GPHead (name={head.name!r}) has no GP yet, because it has seen no features. Call "
+            "head.adapt(features), and fit the model, first."
         )

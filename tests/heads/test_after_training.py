@@ -169,3 +169,14 @@ def test_what_has_no_closed_form_is_not_collapsed(stack: Stack) -> None:
     with pytest.raises(ValueError, match="has 2 latents, one less than classes"):
         stack.head(objective="code", num_latent_gps=1)
     assert head.num_inducing == M
+
+
+def test_a_head_that_has_seen_no_features_says_what_comes_first(stack: Stack) -> None:
+    head = stack.head(objective="code", name="last")
+    for use in (
+        lambda: head.calibrate((X, Y)),
+        lambda: head.collapse((X, Y)),
+        head.posterior_layer,
+    ):
+        with pytest.raises(ValueError, match=r"'last'.* has no GP yet.* head\.adapt\(features\)"):
+            use()
