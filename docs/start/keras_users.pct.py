@@ -53,7 +53,10 @@ near, far = with_head.predict(X_test, verbose=0), with_head.predict(20.0 + X_tes
 print(near["epistemic"].mean(), far["epistemic"].mean())
 
 # %% [markdown]
-# New rows are added without a new fit, and the result is that of all rows at once. Where classes
+# New rows are added without a new fit, and the result is that of all rows at once. Weights of rows go
+# with them, `head.fit((X, y, weights))` and `head.update(X, y, sample_weight=...)`, also in batches of
+# a `tf.data.Dataset` and for validation rows: a row of weight 2 counts as two rows, one of weight 0 as
+# none. `head.update(X, y, num_classes=4)` adds a class, which a later `fit` keeps. Where classes
 # overlap, `head.polish((X, y), validation=(X_val, y_val))` goes on with the exact likelihood, and
 # is kept if the validation rows say so. `network` may be any function from a batch to features;
 # without one, rows are features. `kernel="Linear"` is a Bayesian last layer.
@@ -99,7 +102,9 @@ print(layer.predict_entropy(features.predict(X_test[:3], verbose=0)))
 # tried, and `ClosedFormHead` had the best NLL (`docs/measured.md`, with what was tried).
 #
 # `posterior_layer(outputs=...)` is the head as it is now, as a layer that is not trained and has
-# further outputs. `sample_weight` and `class_weight` count rows as often as they say.
+# further outputs. `sample_weight` and `class_weight` of `fit` count rows as often as they say.
+# `compile(jit_compile=True)` changes no result, but takes long to compile; with `objective="draw"`
+# XLA has draws of its own.
 #
 # In these two modes any other loss than `ELBOLoss` is refused, because built-in cross-entropies
 # normalise what they are given and so forget the uncertainty; `objective="draw"` works with

@@ -1,8 +1,9 @@
 """What follows the training of a ``GPHead``: its optimum over all rows, its scale, a layer that stays.
 
 Each function is a method of the head by one line. Datasets are read as
-:class:`~gpflow_ilr.heads.features.FeatureReader` does: pairs (X, y), or a ``tf.data.Dataset`` of
-batches of them, with what the network before the head takes, or with features if there is none.
+:class:`~gpflow_ilr.heads.features.FeatureReader` does: arrays (X, y), or (X, y, weights), or a
+``tf.data.Dataset`` of batches of them, with what the network before the head takes, or with features if
+there is none.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ScaleChoice", "calibrate", "collapse", "posterior_layer"]
 
+_SOME_ROWS = 256  # which a collapsed model has until it takes in all
+
 
 @dataclass(frozen=True)
 class ScaleChoice:
@@ -31,7 +34,7 @@ class ScaleChoice:
     :param scale: the factor of the latents, as now set; with ``objective="code"`` the sharpness L.
     :param nll_before: NLL of the rows at the old scale, in nats per row.
     :param nll_after: NLL of the rows at the new one.
-    :param num_rows: number of rows.
+    :param num_rows: number of rows whose weight is not zero.
     """
 
     scale: float
@@ -52,9 +55,11 @@ def calibrate(self: HeadLogic, dataset: Any, network: Any = None) -> ScaleChoice
     As temperature scaling does, but through the predictive integral: mean and standard deviation of
     the latents are multiplied, and E[π] follows. Training, and the ELBO, are not affected.
 
-    :param dataset: validation rows (X, y).
+    :param dataset: validation rows (X, y), or (X, y, weights).
     :param network: what computes the features; None if X are features.
+    :raises ValueError: if the head was never built.
     """
+    _check_built(self)
     with self.precision():
         rows = FeatureReader(network, self._keras).rows(dataset)
         checked = check_data(rows, self.num_classes)
@@ -80,23 +85,25 @@ def collapse(
     Training by minibatches leaves q near its optimum, which is known in closed form: that of an
     :class:`~gpflow_ilr.ILRSGPR` with the head's kernel and inducing inputs on the features.
 
-    :param dataset: training rows (X, y).
+    :param dataset: training rows (X, y), or (X, y, weights): a row of weight w counts as w rows.
     :param network: what computes the features; None if X are features.
-    :param validation: rows (X, y) that were not trained on, to choose noise and λ; both stay if None.
+    :param validation: rows that were not trained on, to choose noise and λ; both stay if None.
     :returns: the collapsed model.
-    :raises ValueError: for another objective, whose optimum has no closed form.
+    :raises ValueError: for another objective, whose optimum has no closed form, and if the head was
+        never built.
     """
     if self.objective != "code":
         raise ValueError(
             f"collapse needs GPHead(objective='code'), but objective is {self.objective!r}: its "
             "optimum has no closed form. Put a ClosedFormHead on the trained features instead."
         )
+    _check_built(self)
     reader = FeatureReader(network, self._keras)
     with self.precision():
-        F, y = next(reader.batches(dataset))
+        some, _ = reader.sample(dataset, _SOME_ROWS)
         code = self.gp.likelihood.code
         model = ILRSGPR(
-            (F, y),
+            some,
             self.gp.kernel,
             self.gp.inducing_variable,
             num_classes=self.num_classes,
@@ -119,17 +126,20 @@ def posterior_layer(self: HeadLogic, outputs: Any = "probabilities", **layer: An
     :param outputs: one of :data:`gpflow_ilr.heads.outputs.OUTPUTS`, or several, which the layer returns
         as a dictionary.
     :param layer: arguments of every Keras layer.
+    :raises ValueError: if the head was never built.
     """
+    _check_built(self)
     with self.precision():
         is_code = self.objective == "code"
         taken = self.gp.snapshot() if is_code else snapshot(self.gp, self.gp.scale)
         return self._posterior_layer.of(
-            taken,
-            self.num_classes,
-            self.kernel,
-            outputs=outputs,
-            nodes=self.nodes,
-            gp_dtype=self.gp_dtype,
-            jitter=self.jitter,
-            **{"dtype": self.compute_dtype, **layer},
+            self, taken, outputs, **{"dtype": self.compute_dtype, **layer}
+        )
+
+
+def _check_built(head: HeadLogic) -> None:
+    if not head.built:
+        raise ValueError(
+            f"This GPHead (name={head.name!r}) has no GP yet, because it has seen no features. Call "
+            "head.adapt(features), and fit the model, first."
         )

@@ -15,33 +15,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
-from gpflow.kernels import Kernel
-from gpflow.utilities import deepcopy, set_trainable
 
 from gpflow_ilr.calibration import Calibration
-from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
-from gpflow_ilr.calibration.search import choose_sharpness
-from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.heads.collapsing import absorb_features, calibrate_on
+from gpflow_ilr.heads.feature_model import feature_model
 from gpflow_ilr.heads.features import FeatureReader, model_inputs
-from gpflow_ilr.heads.fixed_posterior import Snapshot, snapshot
-from gpflow_ilr.heads.gp_layer import (
-    LINEAR,
-    KernelSpec,
-    check_kernel,
-    check_precision,
-    gp_precision,
-    make_kernel,
-)
-from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced
+from gpflow_ilr.heads.fixed_posterior import snapshot
+from gpflow_ilr.heads.gp_layer import KernelSpec, check_kernel, check_precision, gp_precision
+from gpflow_ilr.heads.polishing import polish_features, polished_snapshot
+from gpflow_ilr.inputs.counts import check_count, check_seed
+from gpflow_ilr.inputs.labels import as_labels, check_num_classes
 from gpflow_ilr.inputs.rows import as_rows, check_data
 from gpflow_ilr.models import ILRSGPR, ILRSVGP
 from gpflow_ilr.models.probabilities import Entropies
-from gpflow_ilr.models.warm_start import variational_start
-from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
 from gpflow_ilr.training.fit import fit as train
-from gpflow_ilr.training.polish import Polish, polish
+from gpflow_ilr.training.polish import Polish
 
 __all__ = ["ClosedFormLogic", "HeadFit"]
 
@@ -55,7 +44,7 @@ _OPTIMISTIC = (
 class HeadFit:
     """What ``ClosedFormHead.fit`` did; as a string, with what to beware of.
 
-    :param num_rows: rows that were taken in.
+    :param num_rows: rows that were taken in, those of weight zero not counted.
     :param num_inducing: inducing inputs.
     :param seconds: what it took.
     :param calibration: how λ and noise were chosen.
@@ -83,8 +72,9 @@ class ClosedFormLogic:
         print(head.fit((X, y), validation=(X_val, y_val)))
         network_with_head = head.attach()
 
-    Datasets are pairs (X, y) of arrays, or a ``tf.data.Dataset`` of batches of such pairs, with what
-    the network takes for X. Of a dataset kernel and inducing inputs see the first rows: shuffle it.
+    Datasets are arrays (X, y), or (X, y, weights), or a ``tf.data.Dataset`` of batches of them, with
+    what the network takes for X. A row of weight w counts as w rows. Of a ``tf.data.Dataset`` kernel
+    and inducing inputs see the first rows: shuffle it.
 
     :param num_classes: number of classes K.
     :param num_inducing: number of inducing inputs M; of kernel ``"Linear"`` it is the number of
@@ -123,7 +113,7 @@ class ClosedFormLogic:
         jitter: float | None = None,
         seed: int = 0,
     ) -> None:
-        self._code = ILRCode(num_classes)
+        self._num_classes = check_num_classes(num_classes)
         self.num_inducing = check_count("num_inducing", num_inducing)
         self.kernel = check_kernel(kernel)
         self.sample_size = check_count("sample_size", sample_size)
@@ -134,10 +124,8 @@ class ClosedFormLogic:
 
     @property
     def num_classes(self) -> int:
-        """K."""
-        return int(
-            self.model.code.num_classes if hasattr(self, "model") else self._code.num_classes
-        )
+        """K, with the classes that :meth:`update` added."""
+        return int(self.model.code.num_classes) if hasattr(self, "model") else self._num_classes
 
     @contextmanager
     def precision(self) -> Iterator[None]:
@@ -152,54 +140,53 @@ class ClosedFormLogic:
     ) -> HeadFit:
         """Kernel and inducing inputs from a sample, all rows in one pass, then λ and noise.
 
-        :param dataset: rows (X, y).
-        :param validation: rows (X, y) that neither the network nor the head has seen, to choose λ and
-            noise. Without them leave-one-out does, which is honest only for a network that was trained
-            on other data.
+        A further ``fit`` begins anew, with the classes that the head has by then: those that
+        :meth:`update` added remain, even if they have no rows. If it fails, the head is as it was.
+
+        :param dataset: rows (X, y), or (X, y, weights). Where inducing inputs and the lengthscale
+            start, each row that counts does so once.
+        :param validation: rows that neither the network nor the head has seen, to choose λ and noise.
+            Without them leave-one-out does, which is honest only for a network that was trained on
+            other data.
         :param network_saw_rows: whether the network, or whatever computed the features, was trained on
             the rows of ``dataset``.
         """
         start = time.perf_counter()
         with self.precision():
-            sample, is_all = self._sample(dataset)
-            rows = check_data(sample, self._code.num_classes)
-            kernel, Z = self._start(rows.X.numpy())
-            self.model = ILRSGPR(
-                (rows.X, rows.labels),
-                kernel,
-                Z,
-                num_classes=self._code.num_classes,
-                nodes=self.nodes,
+            sample, is_all = self._reader.sample(dataset, self.sample_size)
+            if not isinstance(dataset, tf.data.Dataset):
+                as_labels(dataset[1], self.num_classes)  # whose errors name rows of the dataset
+            rows = check_data(sample, self.num_classes)
+            model = feature_model(
+                rows, self.num_classes, self.kernel, self.num_inducing, self.nodes, self.seed
             )
-            if self.kernel == LINEAR:  # any points that span the features do
-                set_trainable(self.model.inducing_variable, False)
             if self.max_iterations:
-                train(self.model, max_iterations=self.max_iterations)
+                train(model, max_iterations=self.max_iterations)
             num_rows = len(rows)
             if not is_all:
-                num_rows = absorb_features(self.model, self._reader, dataset)
-            self.num_rows, self.polished = num_rows, None
-        calibration = self.calibrate(validation)
+                num_rows = absorb_features(model, self._reader, dataset)
+            calibration = self._calibrated(model, validation)
+        self.model, self.num_rows, self.polished = model, num_rows, None
         return HeadFit(
             num_rows,
-            len(Z),
+            int(model.inducing_variable.num_inducing),
             time.perf_counter() - start,
             calibration,
             network_saw_rows and validation is None,
         )
 
     def calibrate(self, validation: Any = None) -> Calibration:
-        """Choose λ and noise again, for the closed form.
+        """Choose λ and noise of the closed form again; what :meth:`polish` found stays as it is.
 
-        :param validation: rows (X, y) that neither the network nor the head has seen; leave-one-out of
-            training rows if None.
+        :param validation: rows (X, y), or (X, y, weights), that neither the network nor the head has
+            seen; leave-one-out of training rows if None.
         """
         with self.precision():
-            if validation is None:
-                return self._fitted.calibrate(noise=True)
-            return calibrate_on(self._fitted, self._reader.rows(validation))
+            return self._calibrated(self._fitted, validation)
 
-    def update(self, X: Any, y: Any, *, num_classes: int | None = None) -> None:
+    def update(
+        self, X: Any, y: Any, *, sample_weight: Any = None, num_classes: int | None = None
+    ) -> None:
         """Add rows, without touching the network; the result is that of all rows at once.
 
         Kernel, inducing inputs, λ and noise stay; what :meth:`polish` found is given up. Attach the
@@ -207,11 +194,16 @@ class ClosedFormLogic:
 
         :param X: what the network takes, or features.
         :param y: their labels.
+        :param sample_weight: how often each row counts, [n]; None for once.
         :param num_classes: the number of classes, if there are new ones.
         """
+        model = self._fitted
         with self.precision():
-            self._fitted.update(*self._reader.rows((X, y)), num_classes=num_classes)
-        self.num_rows += len(y)
+            F, labels, *weights = self._reader.rows((X, y, sample_weight))
+            model.update(
+                F, labels, sample_weight=weights[0] if weights else None, num_classes=num_classes
+            )
+        self.num_rows += int(np.count_nonzero(weights[0])) if weights else len(F)
         self.polished = None
 
     def polish(self, dataset: Any, *, validation: Any = None, **options: Any) -> Polish:
@@ -220,38 +212,23 @@ class ClosedFormLogic:
         Natural gradients of the ELBO on the features, which are kept in memory, from the closed form on
         (:func:`gpflow_ilr.training.polish`). The scale of the latents is chosen last.
 
-        :param dataset: training rows (X, y).
-        :param validation: rows (X, y) that neither the network nor the head has seen. Without them a
-            tenth of ``dataset`` is held out, which the network has seen.
+        :param dataset: training rows (X, y), or (X, y, weights).
+        :param validation: rows that neither the network nor the head has seen. Without them a tenth of
+            ``dataset`` is held out, which the network has seen.
         :param options: other arguments of :func:`gpflow_ilr.training.polish`.
         """
+        model = self._fitted
         with self.precision():
-            model, K = self._fitted, self.num_classes
-            scale = float(model.code.scale)
-            parts = {**variational_start(model, 1.0), "kernel": deepcopy(model.kernel)}
-            # In the code's units, with L as a mixing matrix: the kernel keeps its structure.
-            svgp = ILRSVGP(
-                **parts,
-                num_classes=K,
-                mixing=scale * np.eye(K - 1),
-                num_data=self.num_rows,
-                nodes=self.nodes,
+            rows = check_data(self._reader.rows(dataset), self.num_classes)
+            held_out = None
+            if validation is not None:
+                held_out = check_data(self._reader.rows(validation), self.num_classes)
+            polished, result = polish_features(
+                model, rows, held_out, self.num_rows, self.nodes, seed=self.seed, **options
             )
-            set_trainable(svgp.likelihood.W, False)
-            if self.kernel == LINEAR:
-                set_trainable(svgp.inducing_variable, False)
-            rows = self._reader.rows(dataset)
-            held_out = None if validation is None else self._reader.rows(validation)
-            result = polish(svgp, rows, validation=held_out, seed=self.seed, **options)
-            if result.best_step > 0:
-                if held_out is not None:
-                    unseen = check_data(held_out, K)
-                    latents = Marginals.of(unseen, *svgp.predict_f(unseen.X))
-                    factor, nll = choose_sharpness(MeanNLL(latents, svgp.likelihood.link))
-                    if nll < result.nll_after:
-                        svgp.likelihood.W.assign(factor * svgp.likelihood.W)
-                self.polished = svgp
-            return result
+        if polished is not None:
+            self.polished = polished
+        return result
 
     # Predicting
 
@@ -279,16 +256,11 @@ class ClosedFormLogic:
         :param layer: arguments of every Keras layer.
         """
         with self.precision():
-            return self._layer.of(
-                self._snapshot(),
-                self.num_classes,
-                self.kernel,
-                outputs=outputs,
-                nodes=self.nodes,
-                gp_dtype=self.gp_dtype,
-                jitter=self.jitter,
-                **layer,
-            )
+            if self.polished is None:
+                taken = snapshot(self._fitted)
+            else:
+                taken = polished_snapshot(self.polished)
+            return self._layer.of(self, taken, outputs, **layer)
 
     def attach(self, network: Any = None, outputs: Any = "probabilities") -> Any:
         """A Keras model that ends with this head: ``predict``, ``save``, ``export``.
@@ -336,35 +308,8 @@ class ClosedFormLogic:
     def _predictor(self) -> Any:
         return self._fitted.posterior() if self.polished is None else self.polished
 
-    def _snapshot(self) -> Snapshot:
-        if self.polished is None:
-            return snapshot(self._fitted)
-        taken = snapshot(self.polished)
-        assert taken.mixing is not None
-        return taken._replace(scale=tf.convert_to_tensor(taken.mixing)[0, 0], mixing=None)
-
-    def _sample(self, dataset: Any) -> tuple[tuple[np.ndarray, np.ndarray], bool]:
-        """At most ``sample_size`` rows, and whether they are all."""
-        if isinstance(dataset, (tuple, list)) and len(dataset) == 2:
-            X, y = dataset[0], np.asarray(dataset[1])
-            some = evenly_spaced(len(y), self.sample_size)
-            is_all = len(some) == len(y)
-            return self._reader.rows((X, y) if is_all else (np.asarray(X)[some], y[some])), is_all
-        batches = self._reader.rebatched(dataset, self.sample_size)
-        first = next(batches, None)
-        if first is None:
-            raise ValueError("dataset must have at least one row, but has none.")
-        return first, len(first[0]) < self.sample_size
-
-    def _start(self, F: np.ndarray) -> tuple[Kernel, np.ndarray]:
-        """A kernel and inducing inputs that fit the features."""
-        usual = starting_kernel(F, self._code)
-        variance = float(usual.variance.numpy())
-        if self.kernel == LINEAR:
-            # hᵀh' and the bias with equal shares; points at the features' own scale, which span them.
-            size = float(np.sqrt(np.mean(np.sum(np.square(F), axis=1)))) or 1.0
-            kernel = make_kernel(LINEAR, variance, 1.0)
-            kernel.kernels[0].variance.assign(variance / size**2)
-            return kernel, np.vstack([size * np.eye(F.shape[1]), np.zeros([1, F.shape[1]])])
-        kernel = make_kernel(self.kernel, variance, float(usual.lengthscales.numpy()))
-        return kernel, kmeans_plusplus(F, min(self.num_inducing, len(F)), self.seed)
+    def _calibrated(self, model: ILRSGPR, validation: Any) -> Calibration:
+        """λ and noise of a model, chosen by other rows, or by its own, each left out in turn."""
+        if validation is None:
+            return model.calibrate(noise=True)
+        return calibrate_on(model, self._reader.rows(validation))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, Module, Parameter
+from gpflow.base import MeanAndVariance, Parameter
 from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel
@@ -19,17 +19,17 @@ from gpflow.kernels import Kernel
 from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.heads.fixed_posterior import Snapshot
+from gpflow_ilr.heads.head_gp import HeadGP
 from gpflow_ilr.heads.whitening import covariances, jittered, marginals
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import CodeGaussian
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
-from gpflow_ilr.models import probabilities
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 
 __all__ = ["SharedCodeGP"]
 
 
-class SharedCodeGP(Module):
+class SharedCodeGP(HeadGP):
     """Sparse GP on the pseudo-targets of the ILR code, one covariance of q for all latents.
 
     :param kernel: kernel of f/L.
@@ -37,9 +37,6 @@ class SharedCodeGP(Module):
     :param code: with one noise for all classes and outputs.
     :param nodes: node rule of the predictive probabilities.
     """
-
-    predict_y = probabilities.predict_y
-    predict_entropy = probabilities.predict_entropy
 
     def __init__(
         self, kernel: Kernel, Z: np.ndarray, code: ILRCode, nodes: NodeRule | None = None
@@ -50,11 +47,6 @@ class SharedCodeGP(Module):
         self.likelihood = CodeGaussian(code, nodes)
         self.q_mu = Parameter(np.zeros([len(Z), code.num_outputs]), dtype=default_float())
         self.q_sqrt = Parameter(np.eye(len(Z)), dtype=default_float())
-
-    @property
-    def num_columns(self) -> int:
-        """D."""
-        return int(self.inducing_variable.Z.shape[-1])
 
     @property
     def root(self) -> tf.Tensor:
@@ -73,20 +65,6 @@ class SharedCodeGP(Module):
         found = covariances(self.kernel, tf.convert_to_tensor(self.inducing_variable.Z), X)
         mean, explained = marginals(found.uu, found.fu, q_mu, S)
         return mean, _at_least_zero(found.ff - explained)
-
-    def predict_f(
-        self, Xnew: tf.Tensor, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
-        """Mean and variance of the latents, [N, P] each.
-
-        :param Xnew: features [N, D].
-        :param full_cov: must be False.
-        :param full_output_cov: must be False.
-        """
-        if full_cov or full_output_cov:
-            raise NotImplementedError("The GP of a head has variances alone.")
-        mean, variance = self.predict_marginals(Xnew)
-        return mean, tf.broadcast_to(variance, tf.shape(mean))
 
     def prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
         """Largest prior variance of the latents at the inputs, [].

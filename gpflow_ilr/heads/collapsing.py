@@ -12,15 +12,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from gpflow.config import default_float
 
 from gpflow_ilr.calibration.calibrate import Calibration
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
 from gpflow_ilr.calibration.search import choose_noise, noise_at_limit, sharpness_at_limit
-from gpflow_ilr.heads.features import FeatureReader
-from gpflow_ilr.inputs.labels import as_labels
+from gpflow_ilr.heads.features import FeatureReader, has_weights
 from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.models import ILRSGPR
+from gpflow_ilr.models.absorb import checked_batch
 
 __all__ = ["absorb_features", "calibrate_on"]
 
@@ -30,23 +29,35 @@ def absorb_features(model: ILRSGPR, reader: FeatureReader, dataset: Any) -> int:
 
     :param model: with the kernel and the inducing inputs that it is to keep.
     :param reader: of the features.
-    :param dataset: rows and labels.
-    :returns: the number of rows.
+    :param dataset: rows, labels and, if there are some, weights.
+    :returns: the number of rows whose weight is not zero.
+    :raises TypeError: if features are no real numbers.
+    :raises ValueError: if a row makes no sense, named by its place in the dataset.
     """
-    K, soft = model.code.num_classes, model.has_soft_labels
-    signature = (
-        tf.TensorSpec([None, model.num_columns], default_float()),
-        tf.TensorSpec([None, K] if soft else [None], model.labels.dtype),
-    )
+    X, labels = model.data[0], model.labels
+    shapes = [(X.shape[1:], X.dtype), (labels.shape[1:], labels.dtype)]
+    shapes += [([], X.dtype)] * has_weights(dataset)
+    signature = tuple(tf.TensorSpec([None, *shape], dtype) for shape, dtype in shapes)
+    refused: list[Exception] = []
 
-    def pairs() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for F, y in reader.batches(dataset):
-            labels = as_labels(y, K, num_rows=len(F))
-            if soft and labels.shape.rank == 1:
-                labels = tf.one_hot(labels, K, dtype=model.labels.dtype)
-            yield F.astype(default_float()), labels.numpy()
+    def batches() -> Iterator[tuple[np.ndarray, ...]]:
+        first = 0
+        try:
+            for batch in reader.batches(dataset):
+                rows = checked_batch(model, batch, first)
+                first += len(batch[0])
+                if len(rows):
+                    yield tuple(tensor.numpy() for tensor in rows.tensors)
+        except Exception as error:
+            refused.append(error)
+            raise
 
-    return model.absorb(tf.data.Dataset.from_generator(pairs, output_signature=signature))
+    try:
+        return model.absorb(tf.data.Dataset.from_generator(batches, output_signature=signature))
+    except tf.errors.OpError:
+        if refused:  # what TensorFlow raises has the sentence among a hundred lines of traceback
+            raise refused[0] from None
+        raise
 
 
 def calibrate_on(model: ILRSGPR, rows: Any) -> Calibration:
@@ -55,7 +66,8 @@ def calibrate_on(model: ILRSGPR, rows: Any) -> Calibration:
     The sums over the training rows serve every noise, so each costs a factorisation of M × M.
 
     :param model: with one noise for all outputs.
-    :param rows: features and labels that the model, and the network, have not seen.
+    :param rows: features, labels and, if there are some, weights, of rows that neither the model nor
+        the network has seen.
     """
     code = model.code
     unseen = check_data(rows, code.num_classes, model.num_columns)

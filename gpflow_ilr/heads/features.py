@@ -1,4 +1,4 @@
-"""The rows of a dataset as a network sees them: features and labels, batch by batch.
+"""The rows of a dataset as a network sees them: features, labels and weights, batch by batch.
 
 The network is a Keras model, or any function from a batch of inputs to features [n, D], of whatever
 library; or there is none, and the dataset has the features already.
@@ -12,16 +12,28 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gpflow_ilr.inputs.counts import evenly_spaced
 from gpflow_ilr.inputs.shards import batches_of
+from gpflow_ilr.inputs.weights import as_weights
 
-__all__ = ["FeatureReader", "before_layer", "model_inputs"]
+__all__ = ["FeatureReader", "before_layer", "has_weights", "model_inputs"]
 
 _BATCH_ROWS = 256
-_PAIR = "dataset must be a pair of arrays (X, y) or a tf.data.Dataset of batches (X, y)"
+_WANTED = (
+    "dataset must be arrays (X, y), or (X, y, weights), or a tf.data.Dataset of batches of them"
+)
+_NO_ROWS = (
+    "dataset must have at least one row that counts, but has none. Pass rows of positive weight."
+)
+
+Batch = tuple[np.ndarray, ...]
+"""Features [n, D], labels and, where rows do not count alike, weights [n]."""
 
 
 class FeatureReader:
-    """Reads features and labels of a dataset.
+    """Reads features, labels and weights of a dataset.
+
+    A dataset is arrays (X, y), or (X, y, weights), or a ``tf.data.Dataset`` of batches of them.
 
     :param network: a Keras model (or layer) that ends with features [n, D]; any other function of a
         batch; or None, where datasets have features already.
@@ -71,59 +83,107 @@ class FeatureReader:
         starts = range(0, max(len(X), 1), _BATCH_ROWS)
         return np.concatenate([self.features(X[i : i + _BATCH_ROWS]) for i in starts])
 
-    def batches(self, dataset: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Features and labels of each batch.
+    def batches(self, dataset: Any) -> Iterator[Batch]:
+        """Features, labels and weights of each batch.
 
-        :param dataset: a pair (X, y) of arrays, or a ``tf.data.Dataset`` of batches of pairs.
-        :raises ValueError: if it has no labels.
+        :param dataset: what is read.
+        :raises ValueError: if it has no labels, or not one label and weight for each row.
         :raises TypeError: if it is something else.
         """
-        for X, y in self._pieces(dataset):
-            F, labels = self.features(X), np.asarray(y)
-            if len(F) != len(labels):
-                raise ValueError(
-                    f"Every row needs one label, but a batch of {len(F)} rows has labels of shape "
-                    f"{list(labels.shape)}. Batch the dataset: dataset.batch(256)."
-                )
-            yield F, labels
+        for X, *others in self._pieces(dataset):
+            batch = (self.features(X), *(np.asarray(array) for array in others))
+            for name, array in zip(("label", "weight"), batch[1:], strict=False):
+                if array.shape[:1] != batch[0].shape[:1]:
+                    raise ValueError(
+                        f"Every row needs one {name}, but a batch of {len(batch[0])} rows has {name}s "
+                        f"of shape {list(array.shape)}. Batch the dataset: dataset.batch(256)."
+                    )
+            yield batch
 
-    def rebatched(self, dataset: Any, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Features and labels in batches of one size; the last may be shorter.
+    def rows(self, dataset: Any) -> Batch:
+        """Features, labels and weights of all rows, in memory.
 
-        :param dataset: as of :meth:`batches`.
-        :param batch_size: rows of a batch.
-        """
-        yield from batches_of(self.batches(dataset), batch_size)
-
-    def rows(self, dataset: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Features and labels of all rows, in memory.
-
-        :param dataset: as of :meth:`batches`.
+        :param dataset: what is read.
+        :raises ValueError: if it has no row.
         """
         parts = list(self.batches(dataset))
         if not parts:
-            raise ValueError("dataset must have at least one row, but has none.")
-        F, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return F, y
+            raise ValueError(_NO_ROWS)
+        return tuple(np.concatenate(arrays) for arrays in zip(*parts, strict=True))
 
-    def _pieces(self, dataset: Any) -> Iterator[tuple[Any, Any]]:
+    def sample(self, dataset: Any, size: int) -> tuple[Batch, bool]:
+        """Some of the rows that count, and whether there are no others.
+
+        Of arrays they are spread evenly; of a ``tf.data.Dataset`` they are the first.
+
+        :param dataset: what is read.
+        :param size: at most so many.
+        :raises ValueError: if there is no row of positive weight.
+        """
+        if isinstance(dataset, tf.data.Dataset):
+            batches = batches_of(map(_that_count, self.batches(dataset)), size)
+            first = next(batches, None)
+            if first is None:
+                raise ValueError(_NO_ROWS)
+            return first, len(first[0]) < size
+        X, *others = _arrays(dataset)
+        counting = _positive(others[1]) if len(others) > 1 else np.arange(len(X))
+        some = counting[evenly_spaced(len(counting), size)]
+        if len(some) < len(X):
+            X, others = np.asarray(X)[some], [array[some] for array in others]
+        return self.rows((X, *others)), len(some) == len(counting)
+
+    def _pieces(self, dataset: Any) -> Iterator[tuple[Any, ...]]:
         if isinstance(dataset, tf.data.Dataset):
             spec = dataset.element_spec
-            if not isinstance(spec, tuple) or len(spec) != 2:
-                raise ValueError(f"{_PAIR}, but its elements have no labels: they are {spec}.")
+            if not isinstance(spec, tuple) or len(spec) not in (2, 3):
+                raise ValueError(
+                    f"{_WANTED}, but its elements are {spec}. Add labels with dataset.map."
+                )
             yield from dataset
             return
-        if not isinstance(dataset, (tuple, list)):
-            raise TypeError(f"{_PAIR}, but is a {type(dataset).__name__}.")
-        if len(dataset) != 2:
-            raise ValueError(f"{_PAIR}, but has {len(dataset)} parts.")
-        X, y = dataset[0], np.asarray(dataset[1])
-        if len(X) != len(y):
-            raise ValueError(
-                f"Every row of X needs one label, but X has {len(X)} rows and y has {len(y)}."
-            )
-        for start in range(0, len(X), _BATCH_ROWS):
-            yield X[start : start + _BATCH_ROWS], y[start : start + _BATCH_ROWS]
+        arrays = _arrays(dataset)
+        for start in range(0, len(arrays[0]), _BATCH_ROWS):
+            yield tuple(array[start : start + _BATCH_ROWS] for array in arrays)
+
+
+def has_weights(dataset: Any) -> bool:
+    """Whether a dataset that :class:`FeatureReader` reads has weights of rows.
+
+    :param dataset: arrays, or a ``tf.data.Dataset``.
+    """
+    if isinstance(dataset, tf.data.Dataset):
+        return len(dataset.element_spec) == 3
+    return len(_arrays(dataset)) == 3
+
+
+def _arrays(dataset: Any) -> tuple[Any, ...]:
+    """X as it is, labels and, unless they are None, weights as arrays of as many rows."""
+    if not isinstance(dataset, (tuple, list)):
+        raise TypeError(f"{_WANTED}, but is a {type(dataset).__name__}.")
+    if len(dataset) not in (2, 3):
+        raise ValueError(f"{_WANTED}, but has {len(dataset)} parts.")
+    X, y = dataset[0], np.asarray(dataset[1])
+    if len(X) != len(y):
+        raise ValueError(
+            f"Every row of X needs one label, but X has {len(X)} rows and y has {len(y)}."
+        )
+    if len(dataset) == 2 or dataset[2] is None:
+        return X, y
+    return X, y, as_weights(dataset[2], len(X)).numpy()
+
+
+def _that_count(batch: Batch) -> Batch:
+    """The rows of a batch whose weight is not zero."""
+    if len(batch) == 2:
+        return batch
+    counting = _positive(batch[2])
+    return tuple(array[counting] for array in batch)
+
+
+def _positive(weights: np.ndarray) -> np.ndarray:
+    """Numbers of the rows whose weight is not zero: what is no weight is refused elsewhere."""
+    return np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))
 
 
 def before_layer(network: Any, layer: int | str, keras: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from gpflow.base import MeanAndVariance, Module
+from gpflow.base import MeanAndVariance
 from gpflow.config import default_float
 from gpflow.covariances import Kuu
 from gpflow.inducing_variables import InducingPoints
@@ -21,12 +21,12 @@ from gpflow.utilities import parameter_dict, set_trainable
 
 from gpflow_ilr.collapsed.bound import WhitenedPosterior
 from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.heads.head_gp import HeadGP
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood
 from gpflow_ilr.linalg.covariances import inducing_covariance
 from gpflow_ilr.linalg.inverse_factors import cholesky_or_error, triangular_inverse
 from gpflow_ilr.linalg.jitter import absolute_jitter
-from gpflow_ilr.models import probabilities
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 
 __all__ = ["FixedPosterior", "Snapshot", "snapshot"]
@@ -76,7 +76,7 @@ def snapshot(model: CollapsedClassifier | SVGP, scale: float | tf.Tensor = 1.0) 
     return Snapshot(model.kernel, Z, triangular_inverse(L), q_mu, root, scale, W)
 
 
-class FixedPosterior(Module):
+class FixedPosterior(HeadGP):
     """Class probabilities from a posterior that stays what it is; predicts as a model does.
 
     It begins with zeros; :meth:`assign` gives it a posterior.
@@ -87,9 +87,6 @@ class FixedPosterior(Module):
     :param mixing: whether there is a mixing matrix W.
     :param nodes: node rule of the predictive probabilities.
     """
-
-    predict_y = probabilities.predict_y
-    predict_entropy = probabilities.predict_entropy
 
     def __init__(
         self,
@@ -132,11 +129,6 @@ class FixedPosterior(Module):
         for mine, value in targets:
             mine.assign(tf.cast(tf.convert_to_tensor(value), default_float()))
 
-    @property
-    def num_columns(self) -> int:
-        """D."""
-        return int(self.inducing_variable.Z.shape[-1])
-
     def predict_marginals(self, Xnew: Any) -> MeanAndVariance:
         """Mean [N, L] and variance [N, L] of the latents, or [N, 1] if they share it.
 
@@ -150,20 +142,6 @@ class FixedPosterior(Module):
         variance = tf.maximum(residual, 0.0)[:, None] + q.variance(A)
         mean = tf.matmul(A, self.mean, transpose_a=True)
         return self.scale * mean, tf.square(self.scale) * variance
-
-    def predict_f(
-        self, Xnew: Any, full_cov: bool = False, full_output_cov: bool = False
-    ) -> MeanAndVariance:
-        """Mean and variance of the latents, [N, L] each.
-
-        :param Xnew: features [N, D].
-        :param full_cov: must be False.
-        :param full_output_cov: must be False.
-        """
-        if full_cov or full_output_cov:
-            raise NotImplementedError("A fixed posterior has variances alone: use the model's own.")
-        mean, variance = self.predict_marginals(Xnew)
-        return mean, tf.broadcast_to(variance, tf.shape(mean))
 
     def prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
         """Largest prior variance of the latents at the inputs, [].

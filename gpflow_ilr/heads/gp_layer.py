@@ -115,6 +115,7 @@ class GPLayerLogic:
     built: bool
     compute_dtype: str
     gp: Any
+    name: str
     _keras: ClassVar[Any]
     _flags_changed: Callable[[], None]
 

@@ -7,7 +7,7 @@ them when a model is loaded. Whatever they learned is among the layer's variable
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -17,7 +17,21 @@ from gpflow_ilr.heads.gp_layer import GPLayerLogic, KernelSpec, make_kernel
 from gpflow_ilr.heads.outputs import check_outputs, predicted, structure
 from gpflow_ilr.inputs.counts import check_count
 
-__all__ = ["PosteriorLogic"]
+__all__ = ["Head", "PosteriorLogic"]
+
+
+class Head(Protocol):
+    """What a layer takes over from the head whose posterior it has."""
+
+    kernel: KernelSpec
+    nodes: NodeRule | None
+    gp_dtype: str
+    jitter: float
+
+    @property
+    def num_classes(self) -> int:
+        """K."""
+        ...
 
 
 class PosteriorLogic(GPLayerLogic):
@@ -62,28 +76,32 @@ class PosteriorLogic(GPLayerLogic):
         self._set_gp_options(kernel, nodes, gp_dtype, jitter)
 
     @classmethod
-    def of(cls, posterior: Snapshot, num_classes: int, kernel: KernelSpec, **options: Any) -> Any:
-        """The layer of a posterior.
+    def of(cls, head: Head, posterior: Snapshot, outputs: Any, **layer: Any) -> Any:
+        """The layer of a head's posterior, with the head's kernel, nodes and precision.
 
-        :param posterior: what it predicts from.
-        :param num_classes: K.
-        :param kernel: by which the posterior's kernel was made.
-        :param options: further arguments of the layer.
+        :param head: whose posterior it is.
+        :param posterior: what the layer predicts from.
+        :param outputs: as of the layer.
+        :param layer: arguments of every Keras layer.
         """
         num_inducing, num_latent_gps = posterior.mean.shape
-        layer = cls(
-            num_classes,
+        made = cls(
+            head.num_classes,
             int(num_inducing),
-            kernel=kernel,
+            kernel=head.kernel,
             num_latent_gps=int(num_latent_gps),
             num_roots=int(posterior.root.shape[0]),
             mixing=posterior.mixing is not None,
-            **options,
+            outputs=outputs,
+            nodes=head.nodes,
+            gp_dtype=head.gp_dtype,
+            jitter=head.jitter,
+            **layer,
         )
-        layer.build((None, int(posterior.Z.shape[-1])))
-        with layer.precision():
-            layer.gp.assign(posterior)
-        return layer
+        made.build((None, int(posterior.Z.shape[-1])))
+        with made.precision():
+            made.gp.assign(posterior)
+        return made
 
     def _build_gp(self, input_shape: Any) -> FixedPosterior:
         num_features = self._num_features(input_shape)

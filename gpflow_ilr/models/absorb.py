@@ -30,7 +30,7 @@ from gpflow_ilr.inputs.shards import Parse, row_batches
 if TYPE_CHECKING:
     from gpflow_ilr.models.collapsed import CollapsedClassifier
 
-__all__ = ["Progress", "absorb"]
+__all__ = ["Progress", "absorb", "checked_batch"]
 
 Progress = Callable[[int, float], object]
 """Told how many rows a call has taken in so far, and in how many seconds."""
@@ -97,7 +97,7 @@ def absorb(
         again = next(batches, None)  # the last that was taken in
         present = Mark(settings, "", [])
         if again is not None:
-            rows = _checked(self, again, (state.num_batches - 1) * length)
+            rows = checked_batch(self, again, (state.num_batches - 1) * length)
             present = _mark(self, settings, rows)
         _compare(checkpoint, mark, present)
     sums = _compiled_sums(self, length)
@@ -106,7 +106,7 @@ def absorb(
     saved = shown = started
     last = None
     for number, batch in enumerate(batches, state.num_batches):
-        last = _checked(self, batch, number * length)
+        last = checked_batch(self, batch, number * length)
         state = state.with_batch(sums(last), last, size)
         if checkpoint is not None and time.monotonic() - saved >= checkpoint_every:
             state.save(checkpoint, _mark(self, settings, last))
@@ -185,10 +185,14 @@ def _cast(sums: GroupStatistics, dtype: Any) -> GroupStatistics:
     return GroupStatistics(*(tf.cast(value, dtype) for value in sums))
 
 
-def _checked(model: CollapsedClassifier, batch: Any, first: int) -> LabelledRows:
+def checked_batch(model: CollapsedClassifier, batch: Any, first: int) -> LabelledRows:
     """Rows with labels of the kind that the model has; errors name rows of the stream.
 
+    :param model: which takes them in.
+    :param batch: (X, y), or (X, y, weights).
     :param first: number of the first row, in the stream.
+    :raises TypeError: if X is no real numbers.
+    :raises ValueError: if a row makes no sense, or has soft labels where the model's are hard.
     """
     num_classes = model.code.num_classes
     try:

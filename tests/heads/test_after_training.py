@@ -128,6 +128,39 @@ def test_weights_of_rows_count_as_repetitions(stack: Stack) -> None:
         assert N * (first - constant) == pytest.approx(len(rows) * (second - constant), rel=1e-5)
 
 
+@pytest.mark.parametrize("objective", ["elbo", "code"])
+def test_weights_of_validation_rows_count_as_repetitions(stack: Stack, objective: str) -> None:
+    counts = np.arange(60) % 3
+    repeated = np.repeat(np.arange(60), counts)
+    weighted, by_hand = (stack.model(stack.head(objective=objective)).layers[-1] for _ in range(2))
+    network = stack.model().layers[0]
+    found = weighted.calibrate((X_VAL, Y_VAL, counts), network)
+    expected = by_hand.calibrate((X_VAL[repeated], Y_VAL[repeated]), network)
+    assert found.num_rows == np.count_nonzero(counts)
+    assert found.scale == pytest.approx(expected.scale, rel=1e-6)
+    assert found.nll_after == pytest.approx(expected.nll_after, rel=1e-6)
+
+
+def test_weights_of_rows_count_as_repetitions_when_collapsed(stack: Stack) -> None:
+    counts = np.arange(N) % 3
+    repeated = np.repeat(np.arange(N), counts)
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y, counts)).batch(7)
+    collapsed = []
+    for rows in (dataset, (X, Y, counts), (X[repeated], Y[repeated])):
+        network, head = stack.model(stack.head(objective="code")).layers
+        head.collapse(rows, network, validation=(X_VAL, Y_VAL))
+        collapsed.append(head.gp.predict_y(np.asarray(network(X_VAL)))[0])
+    np.testing.assert_allclose(collapsed[:2], [collapsed[2]] * 2, rtol=1e-6)
+
+
+def test_no_rows_are_refused(stack: Stack) -> None:
+    head = stack.model(stack.head(objective="code")).layers[-1]
+    nothing = tf.data.Dataset.from_tensor_slices((X, Y)).batch(5).take(0)
+    for use in (head.collapse, head.calibrate):
+        with pytest.raises(ValueError, match="dataset must have at least one row"):
+            use(nothing)
+
+
 def test_what_has_no_closed_form_is_not_collapsed(stack: Stack) -> None:
     head = stack.model().layers[-1]
     with pytest.raises(ValueError, match="collapse needs GPHead"):
@@ -135,3 +168,14 @@ def test_what_has_no_closed_form_is_not_collapsed(stack: Stack) -> None:
     with pytest.raises(ValueError, match="has 2 latents, one less than classes"):
         stack.head(objective="code", num_latent_gps=1)
     assert head.num_inducing == M
+
+
+def test_a_head_that_has_seen_no_features_says_what_comes_first(stack: Stack) -> None:
+    head = stack.head(objective="code", name="last")
+    for use in (
+        lambda: head.calibrate((X, Y)),
+        lambda: head.collapse((X, Y)),
+        head.posterior_layer,
+    ):
+        with pytest.raises(ValueError, match=r"'last'.* has no GP yet.* head\.adapt\(features\)"):
+            use()

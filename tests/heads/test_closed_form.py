@@ -108,6 +108,111 @@ def test_a_class_may_appear_after_the_fit(stack: Stack) -> None:
     np.testing.assert_allclose(head.attach().predict(IMAGES, verbose=0), expected, atol=1e-5)
 
 
+def test_a_new_fit_has_the_classes_that_the_head_has(stack: Stack) -> None:
+    head = stack.closed_form()
+    head.fit((X, Y), validation=(X, Y))
+    head.update(X[:1], [K], num_classes=K + 1)
+    later = np.where(np.arange(N) % 5 == 0, K, Y)
+    head.fit((X, later), validation=(X, later))
+    assert head.num_classes == K + 1
+    expected = stack.closed_form(num_classes=K + 1)
+    expected.fit((X, later), validation=(X, later))
+    np.testing.assert_allclose(head.predict(X), expected.predict(X), rtol=1e-8)
+    head.fit((X, Y), validation=(X, Y))  # without a row of the new class, which remains
+    assert head.predict(X).shape == (N, K + 1)
+
+
+def test_a_fit_that_fails_leaves_the_head_as_it_was() -> None:
+    head = STACKS["keras"].closed_form()
+    head.fit((X, Y), validation=(X, Y))
+    before = head.predict(X)
+    for dataset, validation in (((X, Y + 1), (X, Y)), ((X[:5], Y[:5]), (X, Y + 1))):
+        with pytest.raises(ValueError, match="subtract 1"):
+            head.fit(dataset, validation=validation)
+    np.testing.assert_array_equal(head.predict(X), before)
+    assert head.num_rows == N
+
+
+def as_dataset(*arrays: np.ndarray) -> tf.data.Dataset:
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(7)
+
+
+@pytest.mark.parametrize("source", [lambda *arrays: arrays, as_dataset], ids=["arrays", "dataset"])
+@pytest.mark.parametrize("sample_size", [10, 4096], ids=["one pass", "at once"])
+def test_weight_two_is_the_row_twice_and_weight_zero_the_row_absent(
+    source: Any, sample_size: int
+) -> None:
+    stack, counts = STACKS["keras"], np.arange(N) % 3
+    repeated = np.repeat(np.arange(N), counts)
+    of_validation = np.arange(40) % 3
+    often = np.repeat(np.arange(40), of_validation)
+    F, F_val = IMAGES.reshape(N, -1)[:, :4], IMAGES_VAL.reshape(40, -1)[:, :4]
+    head = stack.closed_form(sample_size=sample_size)
+    report = head.fit(source(F, Y, counts), validation=source(F_val, Y_VAL, of_validation))
+    assert report.num_rows == head.num_rows == np.count_nonzero(counts)
+    assert report.calibration.num_rows == np.count_nonzero(of_validation)
+    expected = refitted(head, F[repeated], Y[repeated]).predict_y(F)[0]
+    np.testing.assert_allclose(head.predict(F), expected, rtol=1e-7)
+    nll = metrics.negative_log_likelihood(head.predict(F_val[often]), Y_VAL[often])
+    assert report.calibration.nll_after == pytest.approx(nll, abs=1e-3)  # of other nodes
+
+
+@pytest.mark.parametrize("sample_size", [10, 4096])
+def test_a_row_of_weight_zero_changes_nothing_at_all(sample_size: int) -> None:
+    weights = np.where(np.arange(N) % 4 == 0, 0.0, 1.0)
+    heads = [
+        STACKS["keras"].closed_form(sample_size=sample_size, max_iterations=2) for _ in range(2)
+    ]
+    heads[0].fit((X, Y, weights), validation=(X, Y, weights))
+    there = weights > 0
+    heads[1].fit((X[there], Y[there]), validation=(X[there], Y[there]))
+    np.testing.assert_allclose(heads[0].predict(X), heads[1].predict(X), rtol=1e-7)
+
+
+@pytest.mark.parametrize("max_iterations", [0, 3])
+def test_a_whole_fit_of_weighted_rows_is_that_of_repeated_ones(max_iterations: int) -> None:
+    counts = 1 + np.arange(N) % 3
+    repeated = np.repeat(np.arange(N), counts)
+    weighted, by_hand = (
+        STACKS["keras"].closed_form(kernel="Linear", max_iterations=max_iterations)
+        for _ in range(2)
+    )
+    weighted.fit((X, Y, counts), validation=(X, Y, counts))
+    by_hand.fit((X[repeated], Y[repeated]), validation=(X[repeated], Y[repeated]))
+    np.testing.assert_allclose(weighted.predict(X), by_hand.predict(X), rtol=1e-5)
+
+
+def test_rows_that_are_added_may_have_weights(stack: Stack) -> None:
+    head = stack.closed_form()
+    head.fit((X[:16], Y[:16]), validation=(X, Y))
+    head.update(X[16:], Y[16:], sample_weight=np.arange(8) % 3)
+    assert head.num_rows == 16 + 5
+    rows = np.r_[np.arange(16), np.repeat(np.arange(16, N), np.arange(8) % 3)]
+    np.testing.assert_allclose(
+        head.predict(X), refitted(head, X[rows], Y[rows]).predict_y(X)[0], rtol=1e-7
+    )
+
+
+def test_polish_leaves_out_rows_without_weight() -> None:
+    weights = np.where(np.arange(N) % 4 == 0, 0.0, 1.5)
+    there = weights > 0
+    options = {"max_steps": 2, "check_every": 1, "validation": (X, Y)}
+    found = []
+    for rows in ((X, Y, weights), (X[there], Y[there], weights[there])):
+        head = STACKS["keras"].closed_form()
+        head.fit(rows, validation=(X, Y))
+        found.append(head.polish(rows, **options).nll_after)
+    assert found[0] == pytest.approx(found[1], rel=1e-8)
+
+
+def test_errors_name_rows_of_the_dataset_not_of_the_sample(stack: Stack) -> None:
+    head = stack.closed_form(sample_size=10)
+    wrong = np.where(np.arange(N) == 15, 7, Y)
+    for dataset in ((X, wrong), as_dataset(X, wrong)):
+        with pytest.raises(ValueError, match="row 15 has label 7"):
+            head.fit(dataset)
+
+
 def test_linear_kernel_is_bayesian_regression_on_features_and_a_bias() -> None:
     head = STACKS["keras"].closed_form(kernel="Linear")
     head.fit((X, Y), validation=(X, Y))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_ilr.heads.features import FeatureReader, before_layer
+from gpflow_ilr.heads.features import FeatureReader, before_layer, has_weights
+from gpflow_ilr.inputs.counts import evenly_spaced
 from tests.heads.stacks import IMAGES, STACKS, D, K, N, Stack, Y
 
 
@@ -24,7 +25,53 @@ def test_arrays_and_datasets_have_the_same_features(stack: Stack) -> None:
         F, y = reader.rows(dataset)
         np.testing.assert_allclose(F, expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(y, Y)
-    assert [len(F) for F, _ in reader.rebatched(batches, 10)] == [10, 10, 4]
+
+
+def test_a_sample_has_rows_of_all_arrays_and_the_first_of_a_dataset(stack: Stack) -> None:
+    reader = FeatureReader(None, stack.keras)
+    F = np.arange(2.0 * N).reshape(N, 2)
+    dataset = tf.data.Dataset.from_tensor_slices((F, Y)).batch(7)
+    for source, places in (((F, Y), evenly_spaced(N, 6)), (dataset, np.arange(6))):
+        (rows, labels), is_all = reader.sample(source, 6)
+        np.testing.assert_array_equal(rows, F[places])
+        np.testing.assert_array_equal(labels, Y[places])
+        assert not is_all
+        (rows, _), is_all = reader.sample(source, N + 1)
+        np.testing.assert_array_equal(rows, F)
+        assert is_all
+
+
+def test_weights_come_with_their_rows_and_rows_without_weight_are_no_sample(stack: Stack) -> None:
+    reader = FeatureReader(None, stack.keras)
+    F, weights = np.arange(2.0 * N).reshape(N, 2), np.arange(N) % 3
+    dataset = tf.data.Dataset.from_tensor_slices((F, Y, weights)).batch(7)
+    for source in ((F, Y, weights), (F, Y, weights[:, None]), dataset):
+        assert has_weights(source)
+        for found, given in zip(reader.rows(source), (F, Y, weights), strict=True):
+            np.testing.assert_array_equal(found, given)
+        sample, is_all = reader.sample(source, N)
+        for found, given in zip(sample, (F, Y, weights), strict=True):
+            np.testing.assert_array_equal(found, given[weights > 0])
+        assert is_all
+    assert not has_weights((F, Y, None))
+    assert len(reader.rows((F, Y, None))) == 2
+
+
+def test_weights_that_make_no_sense_are_refused(stack: Stack) -> None:
+    reader = FeatureReader(None, stack.keras)
+    F = np.ones((N, D))
+    with pytest.raises(ValueError, match="one weight for each of the 24 rows"):
+        reader.rows((F, Y, np.ones(N - 1)))
+    with pytest.raises(ValueError, match=r"not negative, but row 23 has -1.0. A weight of 0"):
+        reader.rows((F, Y, np.r_[np.ones(N - 1), -1.0]))
+    unbatched = tf.data.Dataset.from_tensors((F, Y, 1.0))
+    with pytest.raises(
+        ValueError, match=r"one weight, but a batch of 24 rows has weights of shape"
+    ):
+        reader.rows(unbatched)
+    nothing = tf.data.Dataset.from_tensor_slices((F, Y, np.zeros(N))).batch(5)
+    with pytest.raises(ValueError, match="at least one row that counts, but has none"):
+        reader.sample(nothing, 5)
 
 
 def test_features_are_those_of_evaluation_mode(stack: Stack) -> None:
@@ -79,7 +126,9 @@ def test_a_network_without_rows_of_features_is_refused(stack: Stack) -> None:
 def test_a_dataset_without_labels_is_refused(stack: Stack) -> None:
     reader = FeatureReader(None, stack.keras)
     X = np.ones((N, D))
-    with pytest.raises(ValueError, match="its elements have no labels"):
+    with pytest.raises(
+        ValueError, match=r"its elements are TensorSpec.* Add labels with dataset.map"
+    ):
         reader.rows(tf.data.Dataset.from_tensor_slices(X).batch(5))
     with pytest.raises(TypeError, match="but is a ndarray"):
         reader.rows(X)

@@ -63,5 +63,3 @@ def test_nothing_is_trained_and_other_features_are_refused() -> None:
     assert posterior.trainable_variables == ()
     with pytest.raises(ValueError, match="features has 3 columns, but the training data have 4"):
         posterior.predict_y(TEST[:, :3])
-    with pytest.raises(NotImplementedError, match="variances alone"):
-        posterior.predict_f(TEST, full_cov=True)

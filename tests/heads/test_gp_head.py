@@ -221,23 +221,46 @@ def test_head_of_a_half_precision_network_computes_in_its_own_precision(
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize("labels", [Y, ONE_HOT], ids=["hard", "one-hot"])
+@pytest.mark.parametrize("objective", ["elbo", "code"])
+def test_weights_of_classes_are_those_of_their_rows(
+    stack: Stack, objective: str, labels: np.ndarray
+) -> None:
+    of_class = {0: 0.5, 1: 1.0, 2: 3.0}
+    of_rows = np.array([of_class[k] for k in Y])
+    trained = []
+    for weights in ({"class_weight": of_class}, {"sample_weight": of_rows}, {}):
+        model = stack.compiled(stack.model(stack.head(objective=objective)), run_eagerly=True)
+        model.fit(X, labels, batch_size=N // 2, shuffle=False, verbose=0, **weights)
+        trained.append(model.get_weights())
+    for by_class, by_row in zip(*trained[:2], strict=True):
+        np.testing.assert_allclose(by_class, by_row, rtol=1e-6, atol=1e-7)
+    assert max(np.abs(a - b).max() for a, b in zip(trained[0], trained[2], strict=True)) > 1e-3
+
+
+def same_draws(shape: Any, dtype: Any) -> tf.Tensor:
+    """Numbers like noise, which XLA and TensorFlow have in common."""
+    return tf.reshape(2.0 * tf.sin(10.0 * tf.range(tf.reduce_prod(shape), dtype=dtype)), shape)
+
+
 @pytest.mark.slow
-def test_xla_trains_evaluates_and_predicts_the_same(stack: Stack) -> None:
-    head = stack.head(num_classes=2)  # with one latent, for XLA compiles long
-    model = stack.compiled(stack.model(head), jit_compile=True)
-    y = (Y > 0).astype(int)
-    expected = -head.gp.elbo((model.layers[0](X), y)) / N
-    data = tf.data.Dataset.from_tensor_slices((X, y)).batch(N, drop_remainder=True)
-    losses = model.fit(data, epochs=2, verbose=0, shuffle=False).history["loss"]
-    assert losses[0] == pytest.approx(expected.numpy(), rel=2e-6)
-    assert losses[1] < losses[0]
-
-    def results() -> tuple[Any, ...]:
+@pytest.mark.parametrize("objective", ["elbo", "code", "draw"])
+def test_xla_trains_evaluates_and_predicts_the_same(
+    stack: Stack, objective: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    y = (Y > 0).astype(int)  # so that there is one latent, for XLA compiles long
+    loss = "sparse_categorical_crossentropy" if objective == "draw" else None
+    monkeypatch.setattr(tf.random, "normal", same_draws)
+    results = []
+    for jit_compile in (True, False):
+        model = stack.model(stack.head(num_classes=2, objective=objective))
+        stack.compiled(model, loss, jit_compile=jit_compile)
+        data = tf.data.Dataset.from_tensor_slices((X, y)).batch(N, drop_remainder=True)
+        losses = model.fit(data, epochs=2, verbose=0, shuffle=False).history["loss"]
+        assert losses[1] < losses[0]
         # Batches of 20 and of 4 rows: the number is unknown when the functions are traced.
-        loss = model.evaluate(X, y, batch_size=20, verbose=0)
-        return loss, model.predict(X, batch_size=20, verbose=0)
-
-    compiled = results()
-    stack.compiled(model, jit_compile=False)
-    for ours, usual in zip(compiled, results(), strict=True):
-        np.testing.assert_allclose(ours, usual, rtol=1e-5)
+        rows = {"batch_size": 20, "verbose": 0}
+        evaluated, p = model.evaluate(X, y, **rows), model.predict(X, **rows)
+        results.append([losses, evaluated, p, *model.get_weights()])
+    for ours, usual in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, usual, rtol=1e-5, atol=1e-6)

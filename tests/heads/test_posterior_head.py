@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from gpflow_ilr.heads.outputs import OUTPUTS
 from tests.heads.stacks import IMAGES, STACKS, D, K, M, Stack, Y
 
 
@@ -67,11 +68,31 @@ def test_features_of_another_shape_are_refused(stack: Stack) -> None:
         stack.door.PosteriorHead(K, M)(np.zeros((2, 3, 4)))
 
 
-def test_xla_predicts_the_same(stack: Stack) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("polished", [False, True], ids=["closed form", "polished"])
+def test_xla_predicts_and_evaluates_the_same(stack: Stack, polished: bool) -> None:
     head = stack.closed_form(network=stack.door.feature_network(stack.classifier()))
     head.fit((IMAGES, Y), validation=(IMAGES, Y))
-    model = head.attach()
-    usual = model.predict(IMAGES, batch_size=20, verbose=0)
+    if polished:  # each latent has its own covariance then
+        head.polish((IMAGES, Y), validation=(IMAGES, Y), max_steps=2, check_every=1)
+        assert head.polished is not None
+    results = []
+    for jit_compile in (True, False):
+        model = head.attach()
+        model.compile(loss=stack.ELBOLoss(), metrics=["accuracy"], jit_compile=jit_compile)
+        rows = {"batch_size": 20, "verbose": 0}  # of 20 and of 4
+        results.append([model.predict(IMAGES, **rows), model.evaluate(IMAGES, Y, **rows)])
+    for ours, usual in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, usual, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_xla_computes_every_output(stack: Stack) -> None:
+    head = stack.closed_form(network=stack.door.feature_network(stack.classifier()))
+    head.fit((IMAGES, Y), validation=(IMAGES, Y))
+    model = head.attach(outputs=OUTPUTS)
+    usual = model.predict(IMAGES, verbose=0)
     model.compile(jit_compile=True)
-    compiled = model.predict(IMAGES, batch_size=20, verbose=0)  # of 20 and of 4 rows
-    np.testing.assert_allclose(compiled, usual, rtol=1e-5)
+    compiled = model.predict(IMAGES, verbose=0)
+    for name in OUTPUTS:
+        np.testing.assert_allclose(compiled[name], usual[name], rtol=1e-4, atol=1e-6)
