@@ -17,10 +17,10 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from typing import Any
 
 import keras
+import laplace_torch
 import numpy as np
 from peers_of_heads import (
     Predict,
@@ -28,7 +28,7 @@ from peers_of_heads import (
     dropout,
     ensemble,
     entropy,
-    laplace_torch,
+    laplace_by_torch,
     last_layer_laplace,
     nll,
     of_logits,
@@ -165,8 +165,8 @@ def contestants(
         val,
     )
     laplaces = {"last-layer Laplace": last_layer_laplace}
-    if find_spec("laplace"):
-        laplaces["last-layer Laplace, laplace-torch"] = laplace_torch
+    if laplace_torch.is_installed():
+        laplaces["last-layer Laplace, laplace-torch"] = laplace_by_torch
     for name, laplace in laplaces.items():
         precisions = (1.0, 10.0, 0.1)[:num_tries]
         predict, more = best(

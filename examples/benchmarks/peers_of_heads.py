@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from laplace_torch import draws_of_probabilities
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
@@ -76,32 +77,17 @@ def last_layer_and_inputs(network: Any, X: np.ndarray) -> tuple[Any, np.ndarray]
     return last, features.predict(X, verbose=0)
 
 
-def laplace_torch(
+def laplace_by_torch(
     network: Any, X: np.ndarray, y: np.ndarray, precision: float, draws: int = 100
 ) -> Predict:
-    """The same posterior by the package laplace-torch, on the same features and weights."""
-    import torch
-    from laplace import Laplace
-    from torch.utils.data import DataLoader, TensorDataset
-
+    """The posterior of :func:`last_layer_laplace` by the package laplace-torch."""
     last, H = last_layer_and_inputs(network, X)
-    kernel, bias = (torch.tensor(np.asarray(w)) for w in last.get_weights())
-    linear = torch.nn.Linear(*kernel.shape)
-    linear.load_state_dict({"weight": kernel.T, "bias": bias})
-    posterior = Laplace(
-        linear,
-        "classification",
-        subset_of_weights="all",
-        hessian_structure="full",
-        prior_precision=precision,
-    )
-    rows = TensorDataset(torch.tensor(H), torch.tensor(y.astype("int64")))
-    posterior.fit(DataLoader(rows, batch_size=256))
+    kernel, bias = (np.asarray(w) for w in last.get_weights())
+    given = {"H": H, "y": y, "kernel": kernel, "bias": bias, "precision": precision, "draws": draws}
 
     def predict(X: np.ndarray) -> Prediction:
-        H = torch.tensor(last_layer_and_inputs(network, X)[1])
-        samples = posterior.predictive_samples(H, pred_type="glm", n_samples=draws)
-        return mixture(list(samples.detach().numpy().astype("float64")))
+        H_new = last_layer_and_inputs(network, X)[1]
+        return mixture(list(draws_of_probabilities(H_new=H_new, **given).astype("float64")))
 
     return predict
 
