@@ -21,6 +21,7 @@ from gpflow_ilr.expectations import (
     logits_at_nodes,
 )
 from gpflow_ilr.expectations.logarithms import label_log_density
+from gpflow_ilr.expectations.two_classes import NUM_SCALES, log_odds, log_probabilities
 from gpflow_ilr.inputs.labels import membership
 from gpflow_ilr.inputs.rows import LabelledRows
 
@@ -66,6 +67,9 @@ LeftOutAtNoise = Callable[[Sequence[float]], Sequence[Marginals]]
 """From several noise variances to leave-one-out predictions of the same rows with each."""
 
 
+_LogDensity = Callable[[tf.Tensor], tf.Tensor]
+
+
 def search_nodes(num_latent_gps: int, num_rows: int) -> NodeRule:
     """Nodes for the search: many for few rows, fewer where their errors average out over rows.
 
@@ -106,8 +110,8 @@ def label_nll(
 class MeanNLL:
     """Mean NLL of held-out labels, in nats per row (of weight one), as a function of the sharpness L.
 
-    The logits at the nodes are linear in L. They are computed once for all L, unless the rows are
-    too many to keep them.
+    Two classes have a closed form. Of more, the logits at the nodes are linear in L: they are computed
+    once for all L, unless the rows are too many to keep them.
 
     :param held_out: predictions and labels.
     :param link: C, [K, P].
@@ -120,7 +124,11 @@ class MeanNLL:
         weights = held_out.weights
         self._total_weight = self._num_rows if weights is None else float(tf.reduce_sum(weights))
         self._rule = search_nodes(num_latent_gps, self._num_rows)
-        self._row_elements = link.shape[0] * self._rule(num_latent_gps, link.dtype)[1].shape[0]
+        self._row_elements = self.num_classes * (
+            NUM_SCALES
+            if self.num_classes == 2
+            else self._rule(num_latent_gps, link.dtype)[1].shape[0]
+        )
         few = self._num_rows * self._row_elements <= _KEPT_ELEMENTS
         self._kept = list(self._chunks()) if few else None
 
@@ -134,17 +142,12 @@ class MeanNLL:
         :param sharpness: values of L.
         """
         totals = np.zeros(len(sharpness))
-        for logits, weights, labels, row_weights in self._kept or self._chunks():
-            num_nodes, num_rows, num_classes = logits.shape
-            step = max(1, _CHUNK_ELEMENTS // (num_nodes * num_rows * num_classes))
+        for log_density, row_weights in self._kept or self._chunks():
+            step = max(1, _CHUNK_ELEMENTS // (self._row_elements * row_weights.shape[0]))
             for start in range(0, len(sharpness), step):
-                L = tf.constant(sharpness[start : start + step], logits.dtype)
-                pi = tf.nn.softmax(tf.reshape(L, [-1, 1, 1, 1]) * logits)
-                flat = tf.reshape(pi, [L.shape[0], num_nodes, num_rows * num_classes])
-                p = tf.linalg.matvec(flat, weights, transpose_a=True)
-                p = tf.reshape(p, [L.shape[0], num_rows, num_classes])
-                log_density = label_log_density(p, labels)
-                totals[start : start + step] -= tf.linalg.matvec(log_density, row_weights).numpy()
+                L = tf.constant(sharpness[start : start + step], row_weights.dtype)
+                values = tf.linalg.matvec(log_density(L), row_weights)
+                totals[start : start + step] -= values.numpy()
         return totals / self._total_weight
 
     @property
@@ -157,16 +160,45 @@ class MeanNLL:
         step = 1 + self._num_rows // _SCAN_ROWS
         return MeanNLL(self._held_out.part(slice(None, None, step)), self._link)
 
-    def _chunks(self) -> Iterator[tuple[tf.Tensor, ...]]:
-        """Logits at nodes [S, n, K], their weights, labels [n, K], row weights, n rows a time."""
+    def _chunks(self) -> Iterator[tuple[_LogDensity, tf.Tensor]]:
+        """For n rows a time: from L [l] to the log density of their labels [l, n]; weights [n]."""
         chunk = max(1, _CHUNK_ELEMENTS // self._row_elements)
         for start in range(0, self._num_rows, chunk):
             mean, variance, labels, row_weights = self._held_out.part(slice(start, start + chunk))
-            logits, weights = logits_at_nodes(mean, variance, self._link, self._rule)
-            labels = membership(labels, self._link.shape[0], dtype=logits.dtype)
+            rows = membership(labels, self.num_classes, dtype=mean.dtype)
             if row_weights is None:
-                row_weights = tf.ones(mean.shape[:1], logits.dtype)
-            yield logits, weights, labels, row_weights
+                row_weights = tf.ones(mean.shape[:1], mean.dtype)
+            if self.num_classes == 2:
+                log_density = _of_two_classes(*log_odds(mean, variance, self._link), rows)
+            else:
+                nodes = logits_at_nodes(mean, variance, self._link, self._rule)
+                log_density = _at_nodes(*nodes, rows)
+            yield log_density, row_weights
+
+
+def _of_two_classes(m: tf.Tensor, v: tf.Tensor, rows: tf.Tensor) -> _LogDensity:
+    """Labels of rows whose log-odds are N(m, v) at L = 1."""
+
+    def log_density(L: tf.Tensor) -> tf.Tensor:
+        scale = tf.cast(L, m.dtype)[:, None]
+        flat = (tf.reshape(x, [-1]) for x in (scale * m, tf.square(scale) * v))
+        log_p = tf.reshape(log_probabilities(*flat), [L.shape[0], *rows.shape])
+        return tf.reduce_sum(rows * tf.cast(log_p, rows.dtype), axis=-1)
+
+    return log_density
+
+
+def _at_nodes(logits: tf.Tensor, weights: tf.Tensor, rows: tf.Tensor) -> _LogDensity:
+    """Labels of rows whose logits at the nodes are [S, n, K] at L = 1."""
+    num_nodes, num_rows, num_classes = logits.shape
+
+    def log_density(L: tf.Tensor) -> tf.Tensor:
+        pi = tf.nn.softmax(tf.reshape(L, [-1, 1, 1, 1]) * logits)
+        flat = tf.reshape(pi, [L.shape[0], num_nodes, num_rows * num_classes])
+        p = tf.linalg.matvec(flat, weights, transpose_a=True)
+        return label_log_density(tf.reshape(p, [L.shape[0], num_rows, num_classes]), rows)
+
+    return log_density
 
 
 class NLLOfSharpness(Protocol):

@@ -1,7 +1,8 @@
 """Gaussian expectations of class probabilities and of their logarithms.
 
 The latents of a classifier are Gaussian, its probabilities are softmax(C f), and what lies between
-has no closed form: it is a sum over nodes (:mod:`.nodes`). Probabilities are plain averages
+has a closed form for two classes only (:mod:`.two_classes`). For more it is a sum over nodes
+(:mod:`.nodes`). Probabilities are plain averages
 (:mod:`.softmax`); E[log π], which an optimiser would lead astray, has a control variate
 (:mod:`.control_variate`). Logarithms of probabilities that vanish have one rule (:mod:`.logarithms`).
 """

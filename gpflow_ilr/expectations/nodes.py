@@ -2,7 +2,8 @@
 
 A node rule is asked for a number of coordinates and answers with nodes [S, L] and weights [S]:
 
-- :class:`GaussHermite`, the default for one latent.
+- :class:`GaussHermite`, the default for one latent (of more than two classes: two need no nodes,
+  :mod:`gpflow_ilr.expectations.two_classes`).
 - :class:`Sobol`, the default otherwise. Its nodes are a constant, so that an objective built on them
   is a smooth deterministic function, which L-BFGS and natural gradients may optimise.
 - :class:`MonteCarlo`, fresh draws at every call, as in the paper.

@@ -3,7 +3,8 @@ r"""Gaussian expectations of the softmax and of its logarithm.
 A classifier's latents are Gaussian, f ~ N(m, diag v), and its class probabilities are
 π = softmax(C f) with a link matrix C [K, L]: C = Hᵀ for the isometric logratio, C = HᵀW with a
 mixing matrix, C = I for the plain softmax. What training and prediction need, E[π], E[log π], Var[π]
-and the expected entropy, has no closed form, so it is a weighted sum over the nodes g_s of a rule
+and the expected entropy, has a closed form for two classes, whatever the rule
+(:mod:`gpflow_ilr.expectations.two_classes`). For more it is a weighted sum over the nodes g_s of a rule
 (:mod:`gpflow_ilr.expectations.nodes`): f_s = m + √v ∘ g_s.
 
 Probabilities are plain averages: positive, and of sum one. E[log π] is what variational training
@@ -25,6 +26,7 @@ import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
 
+from gpflow_ilr.expectations import two_classes
 from gpflow_ilr.expectations.control_variate import (
     correction,
     one_against_rest,
@@ -63,8 +65,10 @@ def expected_softmax(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
     :param Fvar: variances of the latents; a last dimension of one means a variance common to all
         latents, and spares a matrix product per row and node.
     :param C: the link matrix.
-    :param rule: the node rule.
+    :param rule: the node rule; two classes need none.
     """
+    if C.shape[0] == 2:
+        return _of_two_classes(two_classes.expected_probabilities, Fmu, Fvar, C)
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         centre, deviation, weights = _logits(mean, var, C, rule)
@@ -110,6 +114,8 @@ def softmax_variance(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
     :param C: the link matrix.
     :param rule: the node rule.
     """
+    if C.shape[0] == 2:
+        return _of_two_classes(two_classes.probability_variance, Fmu, Fvar, C)
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         centre, deviation, weights = _logits(mean, var, C, rule)
@@ -133,6 +139,8 @@ def expected_entropy(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
     :param C: the link matrix.
     :param rule: the node rule.
     """
+    if C.shape[0] == 2:
+        return _of_two_classes(two_classes.mean_entropy, Fmu, Fvar, C)[..., 0]
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         centre, deviation, weights = _logits(mean, var, C, rule)
@@ -157,6 +165,8 @@ def expected_log_softmax(
     :param C: the link matrix.
     :param rule: the node rule.
     """
+    if C.shape[0] == 2:
+        return _of_two_classes(two_classes.expected_log_probabilities, Fmu, Fvar, C, minibatch=True)
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         var = tf.broadcast_to(var, tf.shape(mean))
@@ -206,16 +216,32 @@ def _logits(
     return centre, deviation, weights
 
 
+def _of_two_classes(
+    expectation: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+    Fmu: TensorType,
+    Fvar: TensorType,
+    C: TensorType,
+    minibatch: bool = False,
+) -> tf.Tensor:
+    """``expectation`` of the Gaussian difference of two logits, for all rows, [..., Q]."""
+
+    def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
+        return tf.cast(expectation(*two_classes.log_odds(mean, var, C)), mean.dtype)
+
+    return _by_rows(chunk, Fmu, Fvar, C, rule=None, minibatch=minibatch)
+
+
 def _by_rows(
     chunk: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
     Fmu: TensorType,
     Fvar: TensorType,
     C: TensorType,
-    rule: NodeRule,
+    rule: NodeRule | None,
     minibatch: bool = False,
 ) -> tf.Tensor:
     """Apply ``chunk(mean [R, L], var [R, L or 1], C)`` to all rows, chunk by chunk.
 
+    :param rule: the node rule; None for the closed form of two classes.
     :param minibatch: rows of unknown number are few enough for one chunk: in training they are those
         of a minibatch, and the gradient of a loop takes several times as long to trace.
     """
@@ -229,13 +255,17 @@ def _by_rows(
         Fvar = tf.broadcast_to(Fvar, tf.concat([batch, [Fvar.shape[-1]]], axis=0))
     mean = tf.reshape(Fmu, [-1, dimension])
     var = tf.reshape(Fvar, [-1, Fvar.shape[-1]])
-    _, weights = rule(1 if rule.per_row else dimension, Fmu.dtype)
-    row_elements = weights.shape[0] * C.shape[0]
+    per_row = rule is not None and rule.per_row
+    if rule is None:
+        num_nodes = two_classes.NUM_SCALES
+    else:
+        num_nodes = rule(1 if per_row else dimension, Fmu.dtype)[1].shape[0]
+    row_elements = num_nodes * C.shape[0]
     num_rows = mean.shape[0]
     if num_rows is None and minibatch:
         result = chunk(mean, var, C)
     else:
-        if not rule.per_row and (num_rows is None or num_rows * row_elements > KEPT_ELEMENTS):
+        if not per_row and (num_rows is None or num_rows * row_elements > KEPT_ELEMENTS):
             chunk = tf.recompute_grad(chunk)
         rows = max(1, CHUNK_ELEMENTS // row_elements)
         (result,) = map_rows(lambda mean, var: [chunk(mean, var, C)], [mean, var], rows)

@@ -91,7 +91,7 @@ class ILRLikelihood(LinkedSoftmax):
         identity, False for no W, or the matrix that W starts from; by default there is a W only
         where ``num_latent_gps`` needs one (learned elsewhere, it over-fits small data: README).
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
-        latent and Sobol otherwise.
+        latent and Sobol otherwise. Two classes have closed forms and need no nodes.
     :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """
@@ -111,7 +111,7 @@ class SoftmaxLikelihood(LinkedSoftmax):
         False for no W, or the matrix that W starts from; by default there is a W only where
         ``num_latent_gps`` needs one.
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
-        latent and Sobol otherwise.
+        latent and Sobol otherwise. Two classes have closed forms and need no nodes.
     :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """

@@ -25,8 +25,19 @@ def test_nll_of_two_classes_is_the_integral(sharpness: float) -> None:
     pi = np.einsum("s,nsk->nk", weights / weights.sum(), scipy.special.softmax(logits, axis=2))
     expected = -np.log(pi[np.arange(20), held_out.labels])
     assert nll.shape == (20,)
-    # 32 nodes instead of 200, for logits with standard deviations up to √2 √0.3 = 0.8.
     np.testing.assert_allclose(nll, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("sharpness", [1.0, 12.0, 60.0])
+def test_nll_of_two_classes_is_right_for_wide_latents(sharpness: float) -> None:
+    held_out, link = draw(2, 20, 2.0), link_of(2)
+    f = held_out.mean.numpy() + np.sqrt(held_out.variance) * np.linspace(-9.0, 9.0, 20_001)
+    weights = np.exp(-0.5 * np.linspace(-9.0, 9.0, 20_001) ** 2)
+    pi = scipy.special.softmax(sharpness * f[:, :, None] * link.numpy()[:, 0], axis=2)
+    p = np.einsum("s,nsk->nk", weights / weights.sum(), pi)[np.arange(20), held_out.labels]
+    nll = label_nll(held_out, link, tf.constant(sharpness, tf.float64))
+    np.testing.assert_allclose(nll, -np.log(p), atol=1e-9)
+    assert MeanNLL(held_out, link)(sharpness) == pytest.approx(-np.log(p).mean(), abs=1e-9)
 
 
 def test_errors_of_the_searchs_nodes_average_out_over_rows() -> None:
@@ -81,6 +92,12 @@ def held_out_case(K: int, separate: bool, soft: bool, num_rows: int) -> Marginal
     return held_out
 
 
+def nodes_or_scales(K: int) -> int:
+    if K == 2:
+        return module.NUM_SCALES
+    return int(module.search_nodes(K - 1, 40)(K - 1, tf.float64)[1].shape[0])
+
+
 MARGINALS = pytest.mark.parametrize(
     ("K", "separate", "soft"),
     [(2, False, False), (3, False, True), (3, True, False), (6, False, False), (6, True, True)],
@@ -115,17 +132,18 @@ def test_mean_nll_does_not_depend_on_what_is_kept(
     held_out, link = held_out_case(K, separate, soft, 40), link_of(K)
     sharpnesses = np.array([0.3, 3.0])
     expected = [mean_nll(held_out, link, L) for L in sharpnesses]
-    num_nodes = module.search_nodes(K - 1, 40)(K - 1, tf.float64)[1].shape[0]
+    num_nodes = nodes_or_scales(K)
     monkeypatch.setattr(module, "_KEPT_ELEMENTS", kept)
     monkeypatch.setattr(module, "_CHUNK_ELEMENTS", rows * num_nodes * K)
     visits = []
-    original = module.logits_at_nodes
+    name = "log_odds" if K == 2 else "logits_at_nodes"
+    original = getattr(module, name)
 
     def counted(mean: tf.Tensor, *arguments: object) -> tuple[tf.Tensor, tf.Tensor]:
         visits.append(mean.shape[0])
         return original(mean, *arguments)
 
-    monkeypatch.setattr(module, "logits_at_nodes", counted)
+    monkeypatch.setattr(module, name, counted)
     nll = MeanNLL(held_out, link)
     assert [nll(L) for L in sharpnesses] == pytest.approx(expected, rel=1e-12)
     # Once for all L, or once for each.
@@ -141,6 +159,6 @@ def test_many_sharpnesses_at_once_equal_one_after_the_other(
     held_out, link = held_out_case(K, separate, soft, 40), link_of(K)
     grid = sharpness_grid(K, 7)
     expected = [mean_nll(held_out, link, L) for L in grid]
-    num_nodes = module.search_nodes(K - 1, 40)(K - 1, tf.float64)[1].shape[0]
+    num_nodes = nodes_or_scales(K)
     monkeypatch.setattr(module, "_CHUNK_ELEMENTS", at_a_time * 40 * num_nodes * K)
     np.testing.assert_allclose(MeanNLL(held_out, link).at(grid), expected, rtol=1e-12)

@@ -228,7 +228,7 @@ def test_predictions_use_the_trained_mixing(kind: type[LinkedSoftmax]) -> None:
     np.testing.assert_allclose(likelihood.predict_mean_and_var(None, F, V)[0], p, rtol=1e-13)
 
 
-def test_two_classes_are_logistic_with_gauss_hermite() -> None:
+def test_two_classes_are_logistic() -> None:
     likelihood = ILRLikelihood(2)
     bernoulli = gpflow.likelihoods.Bernoulli(invlink=tf.sigmoid)
     F, V = latents(likelihood, 6)
@@ -240,6 +240,17 @@ def test_two_classes_are_logistic_with_gauss_hermite() -> None:
         bernoulli.variational_expectations(np.zeros((6, 1)), odds * F, odds**2 * V, Y),
         atol=1e-4,
     )
+
+
+@pytest.mark.parametrize(("mean", "variance"), [(10.0, 196.0), (4.0, 200.0), (1.0, 28.0)])
+def test_two_classes_are_right_for_wide_latents(mean: float, variance: float) -> None:
+    g = np.linspace(-9.0, 9.0, 20_001)
+    weights = np.exp(-0.5 * g**2) / np.sum(np.exp(-0.5 * g**2))
+    exact = weights @ softmax((mean + np.sqrt(variance) * g)[:, None] * [[1.0, -1.0]] / 2**0.5, -1)
+    found, _ = ILRLikelihood(2).predict_mean_and_var(
+        None, np.array([[mean]]), np.array([[variance]])
+    )
+    np.testing.assert_allclose(found[0], exact, atol=1e-10)
 
 
 def test_float32_is_respected_at_call_time() -> None:
