@@ -1,0 +1,102 @@
+"""Results that survive: one line of JSON for each run, on the disk before the next run begins.
+
+A run is a data set × model × seed under a protocol, or whatever else names it. Lines are only ever
+appended, and synced. A line that a kill has cut short is dropped when the file is read, and cut off
+before the next one is written; finished runs are skipped.
+"""
+
+import json
+import os
+import platform
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Results", "circumstances", "now"]
+
+PACKAGES = ("gpflow_ilr", "gpflow", "tensorflow", "numpy", "scikit-learn", "lightgbm", "catboost")
+
+
+class Results:
+    """The lines of one experiment.
+
+    :param path: of the file; it need not exist.
+    :param key: names of the fields that say which run a line is of.
+    """
+
+    def __init__(self, path: Path, key: tuple[str, ...]) -> None:
+        self.path, self.key = path, key
+        self._end = 0
+        self.lines = list(self._read())
+        self._done = {self._key_of(line) for line in self.lines}
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        if not self.path.exists():
+            return
+        for i, line in enumerate(self.path.read_bytes().splitlines(keepends=True)):
+            if not line.endswith(b"\n"):
+                break
+            try:
+                run = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ValueError(
+                    f"Line {i + 1} of {self.path} is no JSON ({error}). Only the last can be cut short "
+                    "by a kill: mend or remove it."
+                ) from error
+            self._end += len(line)
+            yield run
+
+    def _key_of(self, run: dict[str, Any]) -> tuple:
+        return tuple(run.get(name) for name in self.key)
+
+    def __contains__(self, run: dict[str, Any]) -> bool:
+        return self._key_of(run) in self._done
+
+    def add(self, run: dict[str, Any]) -> None:
+        """Append a run, which is on the disk when this returns.
+
+        :param run: what it was and what came out.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "ab") as file:
+            file.truncate(self._end)  # what a kill has left of a line
+            file.write(json.dumps(run, ensure_ascii=False).encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+            self._end = file.tell()
+        self.lines.append(run)
+        self._done.add(self._key_of(run))
+
+
+@cache
+def circumstances() -> dict[str, Any]:
+    """Versions and processor: what a figure depends on beside the code."""
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "versions": versions,
+    }
+
+
+def _processor() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
