@@ -15,21 +15,44 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 DESCRIPTIONS = {
-    "uci-exact": "small UCI sets: E-ILR, GPD, LSM, BSM and peers",
+    "uci-exact": "small UCI sets: E-ILR, GPD, LSM, BSM, the automatic fit and peers",
     "uci-sparse": "large UCI sets: C-ILR, U-ILR, neighbours, GPD, SVGPC, LSM, BSM and peers",
+    "toy-lambda": "three overlapping classes: what λ does to error, NLL and ECE",
+    "toy-alpha": "the same for GPD's α_ε",
+    "toy-sigma": "the same for the tolerance ε of Proposition 1",
+    "scaling-k": "2 to 256 classes around a circle",
+    "gpd-breakdown": "Table 1: errors of predictions from z* and from f*",
+    "gpd-error-rate": "how often a pseudo-observation of GPD is of another class",
+    "decision-boundaries": "a picture of what Exact-ILR believes near the rows and far away",
+    "visual-abstract": "a picture of data, likelihood and posterior",
+    "likelihood-figure": "a picture of the likelihood in Euclidean space and on the simplex",
 }
 
 
-def experiments() -> dict[str, Callable]:
+def experiments() -> dict[str, Callable[[Any], bool]]:
     """What runs under each name; imported when it is wanted, since TensorFlow takes seconds."""
+    import gpd
+    import pictures
+    import toys
     import uci
 
-    return {name: lambda options, name=name: uci.run(name, options) for name in uci.SETS}
+    by_name: dict[str, Callable[[Any], bool]] = {
+        "gpd-breakdown": gpd.breakdown,
+        "gpd-error-rate": gpd.error_rates,
+        "decision-boundaries": pictures.decision_boundaries,
+        "visual-abstract": pictures.visual_abstract,
+        "likelihood-figure": pictures.likelihood,
+    }
+    for module, names in ((uci, uci.SETS), (toys, (*toys.TOYS, "scaling-k"))):
+        by_name |= {name: functools.partial(module.run, name) for name in names}
+    return by_name
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -47,7 +70,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5, help="number of splits (5)")
     parser.add_argument("--protocol", choices=["ours", "paper"], default="ours")
     parser.add_argument("--quick", action="store_true", help="tiny, only to see that it runs")
-    parser.add_argument("--out", type=Path, default=Path("outputs") / "paper")
+    parser.add_argument("--out", type=Path, default=Path("outputs") / "paper", help="folder")
+    parser.add_argument("--to", type=Path, help="the report; default: RESULTS.md in --out")
     return parser.parse_args(arguments)
 
 
@@ -59,14 +83,18 @@ def main(arguments: list[str]) -> int:
         return 0
     from data import DataMissingError
     from models import UnknownModelError
-    from uci import Options
+    from report import write_report
+    from runner import Options
 
-    known = {name: getattr(options, name) for name in Options.__dataclass_fields__}
-    try:
-        worked = experiments()[options.experiment](Options(**known))
-    except (DataMissingError, UnknownModelError) as error:
-        print(error, file=sys.stderr)
-        return 2
+    worked = True
+    if options.experiment != "report":
+        known = {name: getattr(options, name) for name in Options.__dataclass_fields__}
+        try:
+            worked = experiments()[options.experiment](Options(**known))
+        except (DataMissingError, UnknownModelError) as error:
+            print(error, file=sys.stderr)
+            return 2
+    write_report(options.out, options.to or options.out / "RESULTS.md")
     return 0 if worked else 1
 
 
