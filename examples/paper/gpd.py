@@ -18,7 +18,7 @@ from gpflow_ilr.codes import ILRCode
 
 __all__ = ["BREAKDOWN_KEY", "ERROR_RATE_KEY", "breakdown", "error_rates"]
 
-BREAKDOWN_KEY = ("model", "setting", "seed", "quick")
+BREAKDOWN_KEY = ("protocol", "model", "setting", "seed", "quick")
 ERROR_RATE_KEY = ("classes", "alpha_epsilon", "quick")
 ALPHAS = (0.01, 0.1)
 
@@ -62,14 +62,20 @@ def breakdown(options: Options) -> bool:
             for part, size in enumerate(sizes)
         )
         if run["model"] == "GPD":
-            model = exact_gpd(train, 3, run["setting"])
+            model = exact_gpd(train, 3, run["setting"], options)
         else:
-            model = exact_ilr(train, 3, smoothing=run["setting"])
+            model = exact_ilr(train, 3, options, smoothing=run["setting"])
         return errors_of_draws(model, *test, run["seed"])
 
     contestants = [*(("GPD", alpha) for alpha in ALPHAS), ("E-ILR", settings["smoothing"])]
     runs = [
-        {"model": model, "setting": setting, "seed": seed, "quick": options.quick}
+        {
+            "protocol": options.protocol,
+            "model": model,
+            "setting": setting,
+            "seed": seed,
+            "quick": options.quick,
+        }
         for model, setting in contestants
         for seed in options.seed_range()
     ]

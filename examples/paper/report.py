@@ -27,9 +27,8 @@ AXES = {
     "toy-sigma": "standard deviation s",
     "scaling-k": "number of classes K",
 }
+WHOSE = {"ours": "our protocol", "paper": "the paper's protocol"}
 PICTURES = ("visual-abstract", "likelihood-figure", "decision-boundaries")
-MINUTES = 45
-"""That five seeds of a set may take, for each of our models, on two cores."""
 
 
 def write_report(folder: Path, path: Path) -> None:
@@ -46,25 +45,25 @@ def write_report(folder: Path, path: Path) -> None:
         print(f"There are no results in {folder}: run an experiment with --out {folder} first.")
         return
     parts = [_preface(lines, folder)]
-    for protocol in ("ours", "paper"):
+    for protocol in WHOSE:
         uci = {name: [r for r in lines.get(name, ()) if r["protocol"] == protocol] for name in UCI}
         if any(uci.values()):
             parts += _uci_part(uci, protocol, folder)
     if "gpd-breakdown" in lines:
         parts.append(_breakdown(lines["gpd-breakdown"]))
     for name, axis in AXES.items():
-        if name in lines:
-            figures.curves(
-                lines[name], axis, folder / "figures" / f"{name}.png", name == "scaling-k"
-            )
-            parts.append(_curves(name, lines[name]))
-            drawn.append(name)
+        for protocol in WHOSE:
+            of_one = [line for line in lines.get(name, ()) if line["protocol"] == protocol]
+            if of_one:
+                picture = f"{name}-{protocol}"
+                path_of = folder / "figures" / f"{picture}.png"
+                figures.curves(of_one, axis, path_of, name == "scaling-k")
+                parts.append(_curves(name, protocol, of_one))
     if "gpd-error-rate" in lines:
         figures.error_rate_curves(
             lines["gpd-error-rate"], folder / "figures" / "gpd-error-rate.png"
         )
         parts.append(_error_rates(lines["gpd-error-rate"]))
-        drawn.append("gpd-error-rate")
     parts.append(differences(lines))
     parts += [_picture(name) for name in PICTURES if name in drawn]
     page = "\n\n".join(part for part in parts if part) + "\n"
@@ -117,8 +116,7 @@ def _uci_part(uci: dict[str, Lines], protocol: str, folder: Path) -> Iterator[st
         if of_one:
             write_csv(folder / f"{name}-{protocol}.csv", of_one)
     figures.sets_figure(every, folder / "figures" / f"uci-{protocol}.png")
-    whose = "our protocol" if protocol == "ours" else "the paper's protocol"
-    yield f"## UCI sets, {whose}"
+    yield f"## UCI sets, {WHOSE[protocol]}"
     known = [row["data"] for row in every if best_ilr(row["data"]) is not None]
     if known:
         yield _verdicts(every, list(dict.fromkeys(known)))
@@ -187,20 +185,22 @@ def _best_other(rows: Sequence[Summary]) -> str:
 def _breakdown(lines: Lines) -> str:
     paper = published()["gpd-breakdown"]
     cells = []
-    for model, setting in dict.fromkeys((r["model"], r["setting"]) for r in lines):
-        of_one = [r for r in lines if (r["model"], r["setting"]) == (model, setting)]
-        cell = [f"{model}, {'α_ε' if model == 'GPD' else 'λ'} = {setting:g}"]
+    for key in dict.fromkeys((r["protocol"], r["model"], r["setting"]) for r in lines):
+        protocol, model, setting = key
+        of_one = [r for r in lines if (r["protocol"], r["model"], r["setting"]) == key]
+        name = "α_ε" if model == "GPD" else "λ"
+        cell = [f"{model}, {name} = {setting:g}", WHOSE[protocol]]
         for name in ("z*", "f*"):
             values = [r[name] for r in of_one]
             cell.append(f"{short(np.mean(values))} ± {short(np.std(values))}")
         printed = paper["values"][model]
         of_paper = [f"{short(printed[n][0])} ± {short(printed[n][1])}" for n in ("z*", "f*")]
         cells.append([*cell, *of_paper])
-    header = ["", "error from z*", "error from f*", "the paper, z*", "the paper, f*"]
+    header = ["", "", "error from z*", "error from f*", "the paper, z*", "the paper, f*"]
     return f"## When does GPD break down? (Table 1)\n\n{markdown(header, cells)}"
 
 
-def _curves(name: str, lines: Lines) -> str:
+def _curves(name: str, protocol: str, lines: Lines) -> str:
     """Mean scores at the ends and in the middle of the axis; the figure has the rest."""
     at = sorted({line["at"] for line in lines})
     shown = [at[0], at[len(at) // 2], at[-1]] if len(at) > 2 else at
@@ -217,7 +217,8 @@ def _curves(name: str, lines: Lines) -> str:
     header = ["ACC / NLL / ECE", *(f"{letter} = {x:g}" for x in shown)]
     claims = "\n".join(f"- The paper: {claim}" for claim in published()[name].get("claims", ()))
     table = markdown(header, cells)
-    return f"## {name}\n\n![{name}](FIGURES/{name}.png)\n\n{table}\n\n{claims}"
+    title = f"## {name}, {WHOSE[protocol]}"
+    return f"{title}\n\n![{name}](FIGURES/{name}-{protocol}.png)\n\n{table}\n\n{claims}"
 
 
 def _error_rates(lines: Lines) -> str:
