@@ -1,4 +1,4 @@
-"""Claims about ``examples/paper``: all of it runs, and what is finished is neither lost nor repeated."""
+"""Claims about ``examples/paper``: all of it runs, and nothing finished is lost or repeated."""
 
 import io
 import json
