@@ -114,7 +114,9 @@ def sets_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
         )
         paper = best_ilr(name)
         if paper is not None:
-            ax.axvline(paper["NLL"], color="tab:red", ls="--", lw=1.2, label="the paper's best ILR")
+            ax.axvline(
+                paper["NLL"][0], color="tab:red", ls="--", lw=1.2, label="the paper's best ILR"
+            )
             ax.legend(fontsize=7, loc="lower right")
         ax.set(title=name, xlabel="NLL of test rows")
         ax.tick_params(axis="y", labelsize=8)

@@ -150,8 +150,8 @@ def _verdicts(rows: Sequence[Summary], names: Sequence[str]) -> str:
                 name,
                 f"{best['model']} ({best['seeds']} seeds)",
                 f"{' / '.join(short(best[m]) for m in METRICS)}",
-                short(best["ECE_chance"]),
-                " / ".join(short(paper[m], 2) for m in METRICS),
+                _calibrated(best),
+                " / ".join(short(paper[m][0], 2) for m in METRICS),
                 _verdict(best, paper),
                 _best_other(others),
                 f"{best['seeds'] * best['seconds'] / 60:.0f} min",
@@ -162,17 +162,29 @@ def _verdicts(rows: Sequence[Summary], names: Sequence[str]) -> str:
     return markdown(header, cells)
 
 
-def _verdict(best: Summary, paper: dict[str, float]) -> str:
+def _verdict(best: Summary, paper: dict[str, list[float]]) -> str:
+    """Whether each mean is better than the paper's; of an ECE that is not, by how many standard errors.
+
+    :param best: our model's summary.
+    :param paper: for each metric the mean and the standard deviation that the paper prints.
+    """
     said = []
     for metric, sign in (("ACC", -1.0), ("NLL", 1.0)):
-        excess = sign * (best[metric] - paper[metric])
+        excess = sign * (best[metric] - paper[metric][0])
         said.append(f"{metric} {'yes' if excess < 0 else 'equal' if excess == 0 else 'no'}")
-    if best["ECE"] <= paper["ECE"]:
-        said.append("ECE yes")
-    else:
-        within = best["ECE"] <= best["ECE_chance_95"]
-        said.append("ECE no, but within chance" if within else "ECE no")
-    return ", ".join(said)
+    excess, seeds = best["ECE"] - paper["ECE"][0], published()["protocol"]["values"]["seeds"]
+    if excess <= 0.0:
+        return ", ".join([*said, "ECE yes"])
+    error = np.sqrt(best["ECE_sd"] ** 2 / best["seeds"] + paper["ECE"][1] ** 2 / seeds)
+    return ", ".join([*said, f"ECE no, by {excess / max(error, 1e-9):.1f} standard errors"])
+
+
+def _calibrated(best: Summary) -> str:
+    """The ECE of a perfect forecaster, and the one that the mean over seeds would exceed by luck."""
+    limit = best["ECE_chance"] + (best["ECE_chance_95"] - best["ECE_chance"]) / np.sqrt(
+        best["seeds"]
+    )
+    return f"{short(best['ECE_chance'])} (95 %: {short(limit)})"
 
 
 def _best_other(rows: Sequence[Summary]) -> str:
