@@ -83,9 +83,10 @@ def _preface(lines: dict[str, Lines], folder: Path) -> str:
     text = [
         "# Results",
         f"Written by `python examples/paper report --out {folder}` from the lines of results "
-        "there: `python examples/paper EXPERIMENT --data-dir DIR --seeds 5 --out DIR` for each "
-        "experiment of "
-        "`python examples/paper list`.",
+        "there, one for each data set × model × seed. They are from `python examples/paper "
+        f"EXPERIMENT --data-dir DIR --seeds {_most_seeds(every)} --out {folder}`, for each "
+        "EXPERIMENT of `python "
+        "examples/paper list`.",
     ]
     if every:
         dates = sorted(line["date"] for line in every)
@@ -94,8 +95,9 @@ def _preface(lines: dict[str, Lines], folder: Path) -> str:
         )
         versions = json.loads(max(json.dumps(line["versions"]) for line in every))
         text.append(
-            f"Runs from {dates[0][:10]} to {dates[-1][:10]}, {processors}, which other work "
-            "shared, so that seconds are too many; "
+            f"Runs from {dates[0][:10]} to {dates[-1][:10]}, {processors}"
+            + _busy(every)
+            + "; "
             + ", ".join(f"{name} {version}" for name, version in versions.items())
             + ". ACC, NLL and ECE (10 bins) are of test rows, mean ± standard deviation over "
             "seeds; test rows choose nothing. *ECE by chance* is that of a perfectly calibrated "
@@ -107,6 +109,23 @@ def _preface(lines: dict[str, Lines], folder: Path) -> str:
             "**Some of it comes from `--quick`: it shows that the code runs, and nothing else.**"
         )
     return "\n\n".join(text)
+
+
+def _most_seeds(lines: Lines) -> int:
+    return 1 + max((line.get("seed", 0) for line in lines), default=0)
+
+
+def _busy(lines: Lines) -> str:
+    """A word about a machine that did other work, too, which processor time shows."""
+    timed = [line for line in lines if line.get("processor_seconds")]
+    if not timed:
+        return ""
+    share = sum(r["processor_seconds"] for r in timed) / sum(
+        r["cores"] * r["seconds"] for r in timed
+    )
+    return (
+        f" (of which these runs had {share:.0%}: seconds are by the clock)" if share < 0.9 else ""
+    )
 
 
 def _uci_part(uci: dict[str, Lines], protocol: str, folder: Path) -> Iterator[str]:
@@ -180,10 +199,9 @@ def _verdict(best: Summary, paper: dict[str, list[float]]) -> str:
 
 
 def _calibrated(best: Summary) -> str:
-    """The ECE of a perfect forecaster, and the one that the mean over seeds would exceed by luck."""
-    limit = best["ECE_chance"] + (best["ECE_chance_95"] - best["ECE_chance"]) / np.sqrt(
-        best["seeds"]
-    )
+    """The ECE of a perfect forecaster, and what its mean over seeds rarely exceeds."""
+    spread = (best["ECE_chance_95"] - best["ECE_chance"]) / np.sqrt(best["seeds"])
+    limit = best["ECE_chance"] + spread
     return f"{short(best['ECE_chance'])} (95 %: {short(limit)})"
 
 

@@ -8,6 +8,7 @@ before the next one is written; finished runs are skipped.
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import cache
@@ -73,7 +74,7 @@ class Results:
 
 @cache
 def circumstances() -> dict[str, Any]:
-    """Versions and processor: what a figure depends on beside the code."""
+    """Versions and processor: what a figure depends on."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -86,7 +87,17 @@ def circumstances() -> dict[str, Any]:
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
         "versions": versions,
+        "commit": _commit(),
     }
+
+
+def _commit() -> str | None:
+    """The commit of the code that runs, where it is a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def _processor() -> str:
