@@ -35,14 +35,14 @@ def left_out_nll(model: Any) -> float:
     return MeanNLL(model.held_out(None, max_rows=LEFT_OUT), model.code.link)(model.code.scale)
 
 
-def grid_of_alpha() -> list[float]:
-    return published()["protocol"]["values"]["alpha_epsilon"]
+def grid_of_alpha(problem: Problem) -> list[float]:
+    return published()["protocol"]["values"]["alpha_epsilon"][: 1 if problem.quick else None]
 
 
 def dirichlet_of_few(problem: Problem) -> Fitted:
     scaling, X = standardised(problem)
     K, fits = problem.num_classes, {}
-    for alpha in grid_of_alpha():
+    for alpha in grid_of_alpha(problem):
         for noise in ("fixed", "shared"):
             kernel = gi.starting_kernel(X, gi.DirichletCode(K, alpha))
             model = gi.DirichletGPR(
@@ -59,7 +59,7 @@ def dirichlet_of_many(problem: Problem) -> Fitted:
     sample, kind = sample_fit(problem, X)
     Z = _inducing(problem, X)
     K, fits = problem.num_classes, {}
-    for alpha in grid_of_alpha():
+    for alpha in grid_of_alpha(problem):
         code = gi.DirichletCode(K, alpha)
         kernel = gpflow.utilities.deepcopy(sample.kernel)
         kernel.variance.assign(gi.starting_kernel(X, code).variance)

@@ -273,7 +273,7 @@ def scaling(options: Options) -> bool:
             "quick": options.quick,
         }
         for seed in options.seed_range()
-        for K in ((2, 8) if options.quick else settings["classes"])
+        for K in ((4,) if options.quick else settings["classes"])
         for model in SCALING
         if options.models is None or model in options.models
     ]
