@@ -9,12 +9,16 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows, where one process at a time must do
+    fcntl = None
 
 __all__ = ["Results", "circumstances", "now"]
 
@@ -24,31 +28,33 @@ PACKAGES = ("gpflow_ilr", "gpflow", "tensorflow", "numpy", "scikit-learn", "ligh
 class Results:
     """The lines of one experiment.
 
+    Several processes may add to one file: each takes turns, and sees what the others have finished.
+
     :param path: of the file; it need not exist.
     :param key: names of the fields that say which run a line is of.
     """
 
     def __init__(self, path: Path, key: tuple[str, ...]) -> None:
         self.path, self.key = path, key
-        self._end = 0
-        self.lines = list(self._read())
-        self._done = {self._key_of(line) for line in self.lines}
+        self.lines: list[dict[str, Any]] = []
+        self.refresh()
 
-    def _read(self) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
-            return
-        for i, line in enumerate(self.path.read_bytes().splitlines(keepends=True)):
-            if not line.endswith(b"\n"):
-                break
+    def refresh(self) -> None:
+        """Read what is there now, whoever has written it.
+
+        :raises ValueError: if another line than the last is broken.
+        """
+        whole = self.path.read_bytes() if self.path.exists() else b""
+        self.lines = []
+        for i, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines()):
             try:
-                run = json.loads(line)
+                self.lines.append(json.loads(line))
             except json.JSONDecodeError as error:
                 raise ValueError(
                     f"Line {i + 1} of {self.path} is no JSON ({error}). Only the last can be cut short "
                     "by a kill: mend or remove it."
                 ) from error
-            self._end += len(line)
-            yield run
+        self._done = {self._key_of(line) for line in self.lines}
 
     def _key_of(self, run: dict[str, Any]) -> tuple:
         return tuple(run.get(name) for name in self.key)
@@ -57,19 +63,23 @@ class Results:
         return self._key_of(run) in self._done
 
     def add(self, run: dict[str, Any]) -> None:
-        """Append a run, which is on the disk when this returns.
+        """Append a run, which is on the disk when this returns, unless another process was faster.
 
         :param run: what it was and what came out.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab") as file:
-            file.truncate(self._end)  # what a kill has left of a line
+        with open(self.path, "a+b") as file:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+            self.refresh()
+            if run in self:
+                return
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # what a kill has left of a line
             file.write(json.dumps(run, ensure_ascii=False).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-            self._end = file.tell()
-        self.lines.append(run)
-        self._done.add(self._key_of(run))
+        self.refresh()
 
 
 @cache

@@ -63,6 +63,9 @@ def complete(
     print(f"{len(to_do)} of {len(runs)} runs to do, results in {results.path}", flush=True)
     worked, elsewhere = True, _Elsewhere() if apart else None
     for i, run in enumerate(to_do):
+        results.refresh()
+        if run in results:  # another process has done it
+            continue
         shown = [key for key in results.key if key in run and key != "quick"]
         named = ", ".join(f"{key} {run[key]}" for key in shown)
         try:

@@ -170,6 +170,25 @@ def test_a_line_that_was_cut_short_is_run_again_and_no_other(paper: Import, tmp_
         results.Results(path, key)
 
 
+def test_two_processes_share_a_file(paper: Import, tmp_path: Path) -> None:
+    """Neither cuts off what the other has added since it looked, nor repeats it."""
+    results, runner = paper("results"), paper("runner")
+    path, key = tmp_path / "some.jsonl", ("seed",)
+    one, other = (results.Results(path, key) for _ in range(2))
+    one.add({"seed": 0, "NLL": 0.5})
+    other.add({"seed": 1, "NLL": 0.25})
+    one.add({"seed": 1, "NLL": 0.75})
+    assert lines_of(path) == [{"seed": 0, "NLL": 0.5}, {"seed": 1, "NLL": 0.25}]
+
+    def measure(run: dict) -> dict:
+        assert run["seed"] == 2
+        other.add({"seed": 3, "NLL": 0.0})  # the other is faster with the next
+        return {"NLL": 1.0}
+
+    assert runner.complete(one, [{"seed": seed} for seed in range(4)], measure)
+    assert [line["seed"] for line in lines_of(path)] == [0, 1, 3, 2]
+
+
 def test_a_run_that_fails_does_not_end_the_others(
     paper: Import, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
