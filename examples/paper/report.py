@@ -139,6 +139,10 @@ def _uci_part(uci: dict[str, Lines], protocol: str, folder: Path) -> Iterator[st
     known = [row["data"] for row in every if best_ilr(row["data"]) is not None]
     if known:
         yield _verdicts(every, list(dict.fromkeys(known)))
+    most = max(row["seeds"] for row in every)
+    few = [f"{r['model']} on {r['data']} {r['seeds']}" for r in every if r["seeds"] < most]
+    if few:
+        yield f"**Not finished:** of {most} seeds there are of {', of '.join(few)}."
     yield f"![NLL of every model on every set](FIGURES/uci-{protocol}.png)"
     for name in dict.fromkeys(row["data"] for row in every):
         of_set = [row for row in every if row["data"] == name]
@@ -178,7 +182,11 @@ def _verdicts(rows: Sequence[Summary], names: Sequence[str]) -> str:
         )
     header = ["", "our best by NLL", "ACC / NLL / ECE", "ECE by chance", "the paper's best ILR"]
     header += ["better than the paper?", "best of all others, NLL", "all seeds"]
-    return markdown(header, cells)
+    remark = (
+        "*Our best* is the model with the best NLL of test rows, as the paper's best is, metric "
+        "by metric; ILR-auto is one call, which chose by labels of training rows."
+    )
+    return f"{markdown(header, cells)}\n\n{remark}"
 
 
 def _verdict(best: Summary, paper: dict[str, list[float]]) -> str:
