@@ -357,6 +357,17 @@ def test_a_verdict_says_what_is_not_better(paper: Import) -> None:
     assert verdict(ours, paper_row) == "ACC no, NLL no, ECE yes"
 
 
+def test_the_readme_quotes_the_page() -> None:
+    page = FOLDER / "RESULTS.md"
+    if not page.exists():
+        pytest.skip("no full run is committed yet")
+    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
+    quoting = next(part for part in readme.split("\n\n") if "paper/RESULTS.md" in part)
+    quoted = re.findall(r"(?:\.\d+ / )+\.\d+", " ".join(quoting.split()))
+    assert len(quoted) >= 6
+    assert all(triple in page.read_text(encoding="utf-8") for triple in quoted)
+
+
 def test_the_committed_page_is_what_its_lines_say(paper: Import, tmp_path: Path) -> None:
     committed = FOLDER / "results"
     if not committed.exists():
