@@ -14,7 +14,7 @@ from typing import Any
 
 import gpflow
 import numpy as np
-from problem import Fitted, Problem
+from problem import Fitted, Problem, inducing
 from published import published
 
 import gpflow_ilr as gi
@@ -134,11 +134,6 @@ def by_sampling(problem: Problem, model: Any, rows: tuple, rate: float) -> None:
         model.sample(num_samples=counts[0], num_burnin=counts[1], seed=problem.seed)
 
 
-def _inducing(problem: Problem, X: np.ndarray) -> np.ndarray:
-    distinct = np.unique(X, axis=0)
-    return gi.kmeans_plusplus(distinct, min(problem.num_inducing, len(distinct)), problem.seed)
-
-
 def _conjugate(exact: type, sparse: type | None = None) -> Build:
     def build(problem: Problem, X: np.ndarray, y: np.ndarray, alpha: float | None) -> Any:
         K = problem.num_classes
@@ -146,7 +141,7 @@ def _conjugate(exact: type, sparse: type | None = None) -> Build:
         kernel = gi.starting_kernel(X, K if alpha is None else gi.DirichletCode(K, alpha))
         if sparse is None:
             return exact((X, y), kernel, num_classes=K, **options)
-        Z = _inducing(problem, X)
+        Z = inducing(problem, X)
         return sparse((X, y), kernel, Z, num_classes=K, noise=GRID["noise_sparse"], **options)
 
     return build
@@ -156,7 +151,7 @@ def _uncollapsed(make: Callable[[int, Any, np.ndarray, int], Any]) -> Build:
     def build(problem: Problem, X: np.ndarray, y: np.ndarray, _: None) -> Any:
         kernel = gi.starting_kernel(X, problem.num_classes)
         kernel.variance.assign(LOGIT_VARIANCE)
-        return make(problem.num_classes, kernel, _inducing(problem, X), len(X))
+        return make(problem.num_classes, kernel, inducing(problem, X), len(X))
 
     return build
 

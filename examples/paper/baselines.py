@@ -14,7 +14,7 @@ from typing import Any
 import gpflow
 import numpy as np
 from ours import ITERATIONS, POLISH_SECONDS, predictor, sample_fit, standardised
-from problem import Fitted, Problem
+from problem import Fitted, Problem, inducing
 from published import published
 
 import gpflow_ilr as gi
@@ -57,7 +57,7 @@ def dirichlet_of_few(problem: Problem) -> Fitted:
 def dirichlet_of_many(problem: Problem) -> Fitted:
     scaling, X = standardised(problem)
     sample, kind = sample_fit(problem, X)
-    Z = _inducing(problem, X)
+    Z = inducing(problem, X)
     K, fits = problem.num_classes, {}
     for alpha in grid_of_alpha(problem):
         code = gi.DirichletCode(K, alpha)
@@ -70,11 +70,6 @@ def dirichlet_of_many(problem: Problem) -> Fitted:
         fits[left_out_nll(model)] = model, {"kernel": kind, "alpha_epsilon": alpha}
     model, chosen = fits[min(fits)]
     return Fitted(predictor(scaling, model), chosen)
-
-
-def _inducing(problem: Problem, X: np.ndarray) -> np.ndarray:
-    distinct = np.unique(X, axis=0)
-    return gi.kmeans_plusplus(distinct, min(problem.num_inducing, len(distinct)), problem.seed)
 
 
 def _sampled(model_class: type) -> Callable[[Problem], Fitted]:
@@ -108,7 +103,7 @@ def _natural(build: Callable[..., Any]) -> Callable[[Problem], Fitted]:
         kernel.variance.assign(LOGIT_VARIANCE)
         held_out = problem.held_out_tenth()
         rest = X[~held_out], problem.y[~held_out]
-        model = build(problem, kernel, _inducing(problem, rest[0]), len(rest[0]))
+        model = build(problem, kernel, inducing(problem, rest[0]), len(rest[0]))
         done = gi.training.polish(
             model,
             rest,

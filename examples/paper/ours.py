@@ -6,12 +6,13 @@ where they are many, the kernel comes from an exact fit of a sample, of two kind
 labels of other training rows. The baselines in :mod:`baselines` have the same kernels to start from.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import gpflow
 import numpy as np
-from problem import Fitted, Problem
+from problem import Fitted, Problem, inducing
 
 import gpflow_ilr as gi
 from gpflow_ilr.inputs.scaling import Standardised
@@ -146,9 +147,7 @@ def collapsed(problem: Problem, X: np.ndarray) -> tuple[gi.ILRSGPR, dict[str, An
     :param X: these rows, scaled.
     """
     sample, kind = sample_fit(problem, X)
-    distinct = np.unique(X, axis=0)
-    Z = gi.kmeans_plusplus(distinct, min(problem.num_inducing, len(distinct)), problem.seed)
-    fits = {}
+    Z, fits = inducing(problem, X), {}
     for name, options in list(NOISES.items())[: 1 if problem.quick else None]:
         kernel = gpflow.utilities.deepcopy(sample.kernel)
         model = gi.ILRSGPR((X, problem.y), kernel, Z, num_classes=problem.num_classes, **options)
@@ -169,14 +168,7 @@ def uncollapsed(problem: Problem) -> Fitted:
     """From the closed form on with the exact likelihood, W learned; a tenth of the rows stops it."""
     scaling, X = standardised(problem)
     held_out = problem.held_out_tenth()
-    rest = Problem(
-        problem.X[~held_out],
-        problem.y[~held_out],
-        problem.num_classes,
-        problem.seed,
-        problem.num_inducing,
-        problem.quick,
-    )
+    rest = dataclasses.replace(problem, X=problem.X[~held_out], y=problem.y[~held_out])
     start, chosen = collapsed(rest, X[~held_out])
     validation = X[held_out], problem.y[held_out]
     start.calibrate(validation)

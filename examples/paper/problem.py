@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from gpflow_ilr import kmeans_plusplus
 from gpflow_ilr.training.few_rows import stratified_folds
 
-__all__ = ["Contestant", "Fitted", "Problem"]
+__all__ = ["Contestant", "Fitted", "Problem", "inducing"]
 
 _TENTHS = 10
 
@@ -42,6 +43,16 @@ class Problem:
         held_out = stratified_folds(self.y, _TENTHS, self.seed) == 0
         counts = np.bincount(self.y, minlength=self.num_classes)
         return held_out & (counts[self.y] > 1)
+
+
+def inducing(problem: Problem, X: np.ndarray) -> np.ndarray:
+    """Inducing inputs by k-means++, as in the paper; no more than there are distinct rows.
+
+    :param problem: says how many.
+    :param X: [N, D], scaled rows.
+    """
+    distinct = np.unique(X, axis=0)
+    return kmeans_plusplus(distinct, min(problem.num_inducing, len(distinct)), problem.seed)
 
 
 @dataclass(frozen=True)
