@@ -49,7 +49,7 @@ class Results:
         for i, line in enumerate(whole[: whole.rfind(b"\n") + 1].splitlines()):
             try:
                 self.lines.append(json.loads(line))
-            except json.JSONDecodeError as error:
+            except ValueError as error:  # of JSON, or of its characters
                 raise ValueError(
                     f"Line {i + 1} of {self.path} is no JSON ({error}). Only the last can be cut short "
                     "by a kill: mend or remove it."
