@@ -13,9 +13,11 @@ from typing import Any
 import figures
 import numpy as np
 from differences import differences
+from models import PROTOCOLS
 from published import METRICS, best_ilr, published
 from results import Results
 from tables import Summary, markdown, short, summaries, uci_table, write_csv
+from uci import SETS
 
 __all__ = ["write_report"]
 
@@ -139,10 +141,7 @@ def _uci_part(uci: dict[str, Lines], protocol: str, folder: Path) -> Iterator[st
     known = [row["data"] for row in every if best_ilr(row["data"]) is not None]
     if known:
         yield _verdicts(every, list(dict.fromkeys(known)))
-    most = max(row["seeds"] for row in every)
-    few = [f"{r['model']} on {r['data']} {r['seeds']}" for r in every if r["seeds"] < most]
-    if few:
-        yield f"**Not finished:** of {most} seeds there are of {', of '.join(few)}."
+    yield _unfinished(rows, protocol)
     yield f"![NLL of every model on every set](FIGURES/uci-{protocol}.png)"
     for name in dict.fromkeys(row["data"] for row in every):
         of_set = [row for row in every if row["data"] == name]
@@ -152,6 +151,22 @@ def _uci_part(uci: dict[str, Lines], protocol: str, folder: Path) -> Iterator[st
             f"{line['classes']} classes"
         )
         yield uci_table(name, of_set)
+
+
+def _unfinished(rows: dict[str, list[Summary]], protocol: str) -> str:
+    """What the whole experiments would have and these lines lack; nothing if they are complete."""
+    said = []
+    most = max(row["seeds"] for of_one in rows.values() for row in of_one)
+    for experiment, of_one in rows.items():
+        seeds = {(row["data"], row["model"]): row["seeds"] for row in of_one}
+        for name in dict.fromkeys([*SETS[experiment], *(row["data"] for row in of_one)]):
+            done = {model: seeds.get((name, model), 0) for model in PROTOCOLS[protocol][experiment]}
+            if not any(done.values()):
+                said.append(f"{name}: nothing")
+            elif min(done.values()) < most:
+                few = (f"{model} {count}" for model, count in done.items() if count < most)
+                said.append(f"{name}: {', '.join(few)}")
+    return f"**Not finished** (runs of {most}): {'; '.join(said)}." if said else ""
 
 
 def _is_ours(row: Summary) -> bool:
