@@ -22,7 +22,7 @@ from gpflow_ilr.models import ILRSGPR
 if TYPE_CHECKING:
     from gpflow_ilr.heads.gp_head import HeadLogic
 
-__all__ = ["ScaleChoice", "calibrate", "collapse", "posterior_layer"]
+__all__ = ["ScaleChoice", "calibrate", "check_built", "collapse", "posterior_layer"]
 
 _SOME_ROWS = 256  # which a collapsed model has until it takes in all
 
@@ -59,7 +59,7 @@ def calibrate(self: HeadLogic, dataset: Any, network: Any = None) -> ScaleChoice
     :param network: what computes the features; None if X are features.
     :raises ValueError: if the head was never built.
     """
-    _check_built(self)
+    check_built(self)
     with self.precision():
         rows = FeatureReader(network, self._keras).rows(dataset)
         checked = check_data(rows, self.num_classes)
@@ -97,7 +97,7 @@ def collapse(
             f"collapse needs GPHead(objective='code'), but objective is {self.objective!r}: its "
             "optimum has no closed form. Put a ClosedFormHead on the trained features instead."
         )
-    _check_built(self)
+    check_built(self)
     reader = FeatureReader(network, self._keras)
     with self.precision():
         some, _ = reader.sample(dataset, _SOME_ROWS)
@@ -128,7 +128,7 @@ def posterior_layer(self: HeadLogic, outputs: Any = "probabilities", **layer: An
     :param layer: arguments of every Keras layer.
     :raises ValueError: if the head was never built.
     """
-    _check_built(self)
+    check_built(self)
     with self.precision():
         is_code = self.objective == "code"
         taken = self.gp.snapshot() if is_code else snapshot(self.gp, self.gp.scale)
@@ -137,7 +137,12 @@ def posterior_layer(self: HeadLogic, outputs: Any = "probabilities", **layer: An
         )
 
 
-def _check_built(head: HeadLogic) -> None:
+def check_built(head: HeadLogic) -> None:
+    """Refuse a head that has no GP yet.
+
+    :param head: a GPHead.
+    :raises ValueError: with what comes first.
+    """
     if not head.built:
         raise ValueError(
             f"This GPHead (name={head.name!r}) has no GP yet, because it has seen no features. Call "

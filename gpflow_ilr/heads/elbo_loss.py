@@ -71,7 +71,7 @@ def for_elbo_loss(expected_log: tf.Tensor) -> tf.Tensor:
         def gradient(upstream: tf.Tensor) -> tf.Tensor:
             if ticket.is_ours() and not ticket.punched:
                 raise TypeError(
-                    "GPHead(objective='elbo') must be compiled with ELBOLoss() of gpflow_ilr.keras "
+                    "GPHead must be compiled with ELBOLoss() of gpflow_ilr.keras "
                     "(of gpflow_ilr.tf_keras for tf_keras), but another loss was applied to its "
                     "output, which would not train the evidence lower bound. Use "
                     "compile(loss=ELBOLoss()), or GPHead(objective='draw') for built-in losses."

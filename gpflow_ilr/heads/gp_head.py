@@ -245,7 +245,9 @@ class HeadLogic(GPLayerLogic):
         """Mean and variance of the latents as predictions use them, with the calibrated scale.
 
         :param inputs: features [N, D].
+        :raises ValueError: if the head was never built.
         """
+        after_training.check_built(self)
         mean, variance = self.gp.predict_marginals(inputs)
         if self.objective == "code":  # where the sharpness is part of the link
             return mean, variance
@@ -267,6 +269,7 @@ class HeadLogic(GPLayerLogic):
         :param features: [N, D], what the network before this layer computes.
         """
         names = ("entropy", "aleatoric", "epistemic")
+        after_training.check_built(self)
         with self.precision():
             likelihood, dtype = self.gp.likelihood, tf.as_dtype(self.gp_dtype)
             found = predicted(*self.predict_latents(features), likelihood, names, dtype)

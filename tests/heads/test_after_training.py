@@ -176,6 +176,8 @@ def test_a_head_that_has_seen_no_features_says_what_comes_first(stack: Stack) ->
         lambda: head.calibrate((X, Y)),
         lambda: head.collapse((X, Y)),
         head.posterior_layer,
+        lambda: head.predict_entropy(X),
+        lambda: head.predict_latents(X),
     ):
         with pytest.raises(ValueError, match=r"'last'.* has no GP yet.* head\.adapt\(features\)"):
             use()
