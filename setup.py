@@ -53,11 +53,13 @@ EXTRAS["all"] = sorted({requirement for extra in EXTRAS.values() for requirement
 EXTRAS["benchmarks"] = [
     *EXTRAS["examples"],
     *EXTRAS["neighbours"],
+    *EXTRAS["keras"],
     "gpytorch>=1.15",
     "catboost>=1.2",
     "lightgbm>=4.0",
     "mapie>=1.0",
     "psutil",
+    "threadpoolctl>=3.0",
 ]
 
 setup(

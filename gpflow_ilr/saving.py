@@ -173,9 +173,9 @@ def export_saved_model(
 
 def _predictor(model: GPModel) -> Any:
     """What predicts with the least work left: the posterior, or the model where that is the better."""
-    # A sampled model keeps its posterior itself. What GPflow keeps of an SVGP cancels in float32
-    # (gpflow_ilr.models.uncached_posterior): the model factorises K_uu at each call instead.
-    single = isinstance(model, SVGP) and default_float() == np.float32
+    # A sampled model keeps its posterior itself. What GPflow keeps of its own SVGP cancels in float32
+    # (gpflow_ilr.models.svgp_posterior): the model factorises K_uu at each call instead.
+    single = type(model) is SVGP and default_float() == np.float32
     if single or isinstance(model, SampledPredictions) or not hasattr(model, "posterior"):
         return model
     return model.posterior(PrecomputeCacheType.TENSOR)

@@ -42,17 +42,16 @@ def load(name: str, data_dir: Path | None, seed: int) -> Split:
     return X[train], y[train], X[test], y[test]
 
 
-def automatic(data: Split, quick: bool) -> np.ndarray:
+def automatic(data: Split, seconds: float = 120.0) -> np.ndarray:
     import gpflow_ilr as gi
 
     X, y, X_test, _ = data
-    seconds = 1.0 if quick else 120.0
     model = gi.training.fit_auto(X, y, num_classes=int(y.max()) + 1, max_seconds=seconds)
     print(f"    {model.report}".replace("\n", "\n    "), flush=True)
     return model.predict_y(X_test)[0].numpy()
 
 
-def exact(data: Split, quick: bool) -> np.ndarray:
+def exact(data: Split, iterations: int = 1000) -> np.ndarray:
     import gpflow_ilr as gi
 
     X, y, X_test, _ = data
@@ -60,7 +59,7 @@ def exact(data: Split, quick: bool) -> np.ndarray:
     scale = np.where(spread > 0.0, spread, 1.0)
     X, X_test = ((rows - np.mean(X, axis=0)) / scale for rows in (X, X_test))
     model = gi.ILRGPR((X, y), gi.starting_kernel(X, K), num_classes=K, noise="shared")
-    gi.training.fit(model, max_iterations=5 if quick else 1000)
+    gi.training.fit(model, max_iterations=iterations)
     model.calibrate()
     return model.predict_y(X_test)[0].numpy()
 
@@ -71,13 +70,13 @@ def held_out(data: Split) -> tuple[np.ndarray, ...]:
     return X[count:], y[count:], X[:count], y[:count]
 
 
-def gradient_boosting(data: Split, quick: bool) -> np.ndarray:
+def gradient_boosting(data: Split, rounds: int = 600) -> np.ndarray:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     X, y, X_test, _ = data
     enough = len(X) >= FEW_ROWS  # its own split leaves rare classes out, and is then refused
     model = HistGradientBoostingClassifier(
-        max_iter=5 if quick else 600 if enough else 100,
+        max_iter=rounds if enough else min(rounds, 100),
         early_stopping=enough,
         n_iter_no_change=30,
         random_state=0,
@@ -85,20 +84,19 @@ def gradient_boosting(data: Split, quick: bool) -> np.ndarray:
     return model.fit(X, y).predict_proba(X_test)
 
 
-def lightgbm(data: Split, quick: bool) -> np.ndarray:
+def lightgbm(data: Split, rounds: int = 600) -> np.ndarray:
     from lightgbm import LGBMClassifier, early_stopping
 
     X, y, X_val, y_val = held_out(data)
-    model = LGBMClassifier(n_estimators=5 if quick else 600, verbose=-1)
+    model = LGBMClassifier(n_estimators=rounds, verbose=-1)
     model.fit(X, y, eval_set=[(X_val, y_val)], callbacks=[early_stopping(30, verbose=False)])
     return model.predict_proba(data[2])
 
 
-def catboost(data: Split, quick: bool) -> np.ndarray:
+def catboost(data: Split, rounds: int = 600) -> np.ndarray:
     from catboost import CatBoostClassifier
 
     X, y, X_val, y_val = held_out(data)
-    rounds = 5 if quick else 600
     options = {"early_stopping_rounds": 30, "verbose": False, "allow_writing_files": False}
     model = CatBoostClassifier(rounds, **options)
     model.fit(X, y, eval_set=(X_val, y_val))
@@ -112,6 +110,7 @@ CONTESTANTS: dict[str, Contestant] = {
     "LightGBM": lightgbm,
     "CatBoost": catboost,
 }
+QUICK: dict[str, dict[str, float]] = {"fit_auto": {"seconds": 1.0}, "ILRGPR": {"iterations": 5}}
 
 
 def takes_part(contestant: str, num_rows: int) -> bool:
@@ -135,7 +134,10 @@ def main() -> None:
     for name in names[:1] if options.quick else names:
         num_rows = len(load(name, options.data_dir, 0)[0])
         taking_part = {
-            contestant: functools.partial(CONTESTANTS[contestant], quick=options.quick)
+            contestant: functools.partial(
+                CONTESTANTS[contestant],
+                **(QUICK.get(contestant, {"rounds": 5}) if options.quick else {}),
+            )
             for contestant in options.contestants
             if takes_part(contestant, num_rows)
         }

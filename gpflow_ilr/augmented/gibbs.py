@@ -72,8 +72,7 @@ class GibbsSampler:
         mean: Array,
     ) -> None:
         self.link = link
-        # One-hot over the latents: the fixed class of BSM is a row of zeros.
-        self.Y = np.eye(link.num_classes, link.num_latent_gps)[labels]
+        self.Y = link.memberships(labels)
         self.mean = np.asarray(mean, float)
         self.covariance = np.asarray(covariance, float)
         try:
@@ -106,7 +105,13 @@ class GibbsSampler:
 
         :param F: current latents, [N, L].
         :param rng: source of randomness.
+        :raises ValueError: if a latent is not finite.
         """
+        if not np.all(np.isfinite(F)):
+            raise ValueError(
+                "The chain has latents that are not finite. Lower the kernel's variance, standardise "
+                "X, and check the mean function."
+            )
         F = self.draw_in_turn(self.draw_jointly(F, rng), rng)
         can_shift = self.link.offset == 0 and len(self.covariance) == 1
         return self.shift_together(F, rng) if can_shift else F

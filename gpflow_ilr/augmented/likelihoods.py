@@ -18,7 +18,7 @@ ascent finds a far worse optimum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -29,8 +29,7 @@ from gpflow.likelihoods import Likelihood
 
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import NodeRule
-from gpflow_ilr.expectations.logarithms import label_log_density
-from gpflow_ilr.expectations.nodes import rule_or_default
+from gpflow_ilr.expectations.nodes import average, log_average, rule_or_default
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.linalg.row_chunks import map_rows
 
@@ -79,8 +78,7 @@ class AugmentedLikelihood(Likelihood):
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:
         # Finite wherever F is: no probability is formed that could underflow.
-        log_p = self.link.log_probabilities(F)
-        return tf.reduce_sum(label_rows(Y, self.num_classes, log_p.dtype) * log_p, axis=-1)
+        return self._of_labels(self.link.log_probabilities(F), Y)
 
     @inherit_check_shapes
     def _conditional_mean(self, X: TensorType, F: TensorType) -> tf.Tensor:
@@ -103,8 +101,7 @@ class AugmentedLikelihood(Likelihood):
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        p = self.expected_probabilities(Fmu, Fvar)
-        return label_log_density(p, label_rows(Y, self.num_classes, p.dtype))
+        return self._of_labels(self._by_rows(log_average, Fmu, Fvar), Y)
 
     @inherit_check_shapes
     def _variational_expectations(
@@ -128,26 +125,38 @@ class AugmentedLikelihood(Likelihood):
         :param Fmu: means of the latents.
         :param Fvar: variances of the latents.
         """
+        return self._by_rows(lambda weights, log_pi: average(weights, tf.exp(log_pi)), Fmu, Fvar)
+
+    def _of_labels(self, log_p: tf.Tensor, Y: TensorType) -> tf.Tensor:
+        """Σ_k y_k log p_k, to which classes that do not occur add nothing, whatever their p."""
+        rows = label_rows(Y, self.num_classes, log_p.dtype)
+        return tf.reduce_sum(tf.math.multiply_no_nan(log_p, rows), axis=-1)
+
+    def _by_rows(
+        self,
+        summarise: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
+        Fmu: TensorType,
+        Fvar: TensorType,
+    ) -> tf.Tensor:
+        """``summarise`` the weights [S] and log p(y | m + √v g_s) [S, R, K], chunk by chunk."""
         Fmu = tf.convert_to_tensor(Fmu)
         Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
-        num_nodes = self.nodes(self.num_latent_gps, Fmu.dtype)[0].shape[0]
-        p = map_rows(
-            self._expected_probabilities,
-            [tf.reshape(x, [-1, self.num_latent_gps]) for x in (Fmu, Fvar)],
-            max(1, _CHUNK_ELEMENTS // (num_nodes * self.num_classes)),
-        )[0]
-        return tf.reshape(p, tf.concat([tf.shape(Fmu)[:-1], [self.num_classes]], axis=0))
+        num_latent_gps = self.num_latent_gps
 
-    def _expected_probabilities(self, mean: tf.Tensor, variance: tf.Tensor) -> list[tf.Tensor]:
-        """Σ_s w_s p(y | m + √v g_s) for one chunk of rows."""
-        num_rows, num_latent_gps = tf.shape(mean)[0], self.num_latent_gps
-        num_coordinates = num_rows * num_latent_gps if self.nodes.per_row else num_latent_gps
-        nodes, weights = self.nodes(num_coordinates, mean.dtype)
-        nodes = tf.reshape(nodes, [tf.shape(nodes)[0], -1, num_latent_gps])  # [S, R or 1, L]
-        # A variance below the rounding of one changes nothing but the slope of √, ∞ at 0.
-        sd = tf.sqrt(tf.maximum(variance, np.finfo(mean.dtype.as_numpy_dtype).eps))
-        p = tf.exp(self.link.log_probabilities(mean + sd * nodes))
-        return [tf.tensordot(weights, p, axes=1)]
+        def chunk(mean: tf.Tensor, variance: tf.Tensor) -> list[tf.Tensor]:
+            num_rows = tf.shape(mean)[0]
+            num_coordinates = num_rows * num_latent_gps if self.nodes.per_row else num_latent_gps
+            nodes, weights = self.nodes(num_coordinates, mean.dtype)
+            nodes = tf.reshape(nodes, [tf.shape(nodes)[0], -1, num_latent_gps])  # [S, R or 1, L]
+            # A variance below the rounding of one changes nothing but the slope of √, ∞ at 0.
+            sd = tf.sqrt(tf.maximum(variance, np.finfo(mean.dtype.as_numpy_dtype).eps))
+            return [summarise(weights, self.link.log_probabilities(mean + sd * nodes))]
+
+        num_nodes = self.nodes(num_latent_gps, Fmu.dtype)[0].shape[0]
+        rows = max(1, _CHUNK_ELEMENTS // (num_nodes * self.num_classes))
+        flat = [tf.reshape(x, [-1, num_latent_gps]) for x in (Fmu, Fvar)]
+        (result,) = map_rows(chunk, flat, rows)
+        return tf.reshape(result, tf.concat([tf.shape(Fmu)[:-1], [self.num_classes]], axis=0))
 
 
 class LogisticSoftmaxLikelihood(AugmentedLikelihood):

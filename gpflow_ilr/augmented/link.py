@@ -26,6 +26,7 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes
 from gpflow.base import TensorType
+from numpy.typing import NDArray
 
 from gpflow_ilr.inputs.labels import check_num_classes
 
@@ -94,6 +95,13 @@ class LogisticSoftmaxLink:
     def total(self) -> float:
         """R = d + Σ_j r_j."""
         return self.offset + sum(self.weights)
+
+    def memberships(self, labels: NDArray[np.integer]) -> NDArray[np.float64]:
+        """One-hot rows over the latents, [N, L]: the fixed class of BSM is a row of zeros.
+
+        :param labels: class indices, [N].
+        """
+        return np.eye(self.num_classes, self.num_latent_gps)[labels]
 
     @check_shapes(
         "F: [batch..., L]",

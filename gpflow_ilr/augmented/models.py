@@ -27,11 +27,12 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 from check_shapes import check_shapes, inherit_check_shapes
-from gpflow.base import AnyNDArray, Module, RegressionData
+from gpflow.base import AnyNDArray, Module, RegressionData, TensorType
 from gpflow.kernels import Kernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import GPModel
 from gpflow.models.training_mixins import InternalDataTrainingLossMixin
+from numpy.typing import NDArray
 
 from gpflow_ilr.augmented.chains import Chains
 from gpflow_ilr.augmented.convergence import Convergence
@@ -103,6 +104,10 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         """One kernel for all latents, or one each."""
         return independent_kernels(self.kernel, self.num_latent_gps)
 
+    def _labels(self) -> NDArray[np.integer]:
+        """Class index of every row, [N]."""
+        return np.asarray(self.data[1])[:, 0].astype(np.int64)
+
     def _prior(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Covariances [1 or L, N, N], with jitter, and means [N, L] at the training inputs."""
         X = self.data[0]
@@ -145,7 +150,8 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         """Sample the posterior of the latents anew, at the present hyperparameters.
 
         Afterwards ``model.chains`` holds all samples; it is NumPy throughout and can be pickled,
-        and assigned to an equal model elsewhere.
+        and assigned to an equal model elsewhere; chains of other data, classes or hyperparameters
+        are refused.
 
         :param num_samples: samples to keep per chain.
         :param num_burnin: sweeps to discard first, per chain.
@@ -161,7 +167,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         check_count("num_chains", num_chains)
         check_count("thinning", thinning)
         K, mean = (x.numpy() for x in self._prior())
-        sampler = GibbsSampler(self.likelihood.link, self.data[1][:, 0].numpy(), K, mean)
+        sampler = GibbsSampler(self.likelihood.link, self._labels(), K, mean)
         chains = Chains(sampler, num_chains, thinning, seed)
         chains.discard(num_burnin, progress)
         self.chains = chains
@@ -173,7 +179,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         :param num_samples: further samples to keep per chain.
         :param progress: show a progress bar (needs tqdm).
         :returns: R-hat and effective sample sizes of all samples kept so far.
-        :raises RuntimeError: if there are no chains, or hyperparameters have changed since.
+        :raises RuntimeError: if there are no chains, or hyperparameters or data have changed since.
         """
         check_count("num_samples", num_samples)
         return self._extend_chains(num_samples, progress)
@@ -195,17 +201,22 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         return convergence
 
     def _current_chains(self) -> Chains:
-        """The chains, if they are of the present hyperparameters."""
+        """The chains, if they are of the present hyperparameters and data."""
         if self.chains is None:
             raise RuntimeError("There are no posterior samples yet: call model.sample() first.")
         modules = (self.kernel, self.mean_function)
         with tf.init_scope():
             values = [v.numpy() for module in modules for v in module.variables]
-            found = _Verified(self.chains, modules, values)
+            found = _Verified(self.chains, (*modules, *self.data), values)
             if self._verified is not None and self._verified.holds(found):
                 return self.chains
             K, mean = (x.numpy() for x in self._prior())
-        sampler = self.chains.sampler
+        sampler, link = self.chains.sampler, self.likelihood.link
+        if sampler.link != link or not np.array_equal(sampler.Y, link.memberships(self._labels())):
+            raise RuntimeError(
+                "The chains are of other labels, classes or class_scaling than the model's present "
+                "ones, so their samples are of another posterior: call model.sample() again."
+            )
         # To the accuracy of the kernel, for chains may come from another machine.
         accuracy = 100 * np.finfo(K.dtype).eps * np.max(K)
         if not (
@@ -223,20 +234,22 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
     def posterior(self) -> SampledPosterior:
         """The samples, ready for predictions.
 
-        :raises RuntimeError: if there are no samples, or hyperparameters have changed since.
+        :raises RuntimeError: if there are no samples, or hyperparameters or data have changed since.
         """
         chains = self._current_chains()
-        if self._posterior is None or self._posterior.samples is not chains.samples:
-            self._posterior = SampledPosterior(
+        kept, X = self._posterior, self.data[0]
+        if kept is None or kept.samples is not chains.samples or kept.X is not X:
+            kept = SampledPosterior(
                 self.likelihood.link,
                 self._kernels,
                 self.mean_function,
-                self.data[0],
+                X,
                 chains.sampler.cholesky,
                 chains.sampler.mean,
                 chains.samples,
             )
-        return self._posterior
+            self._posterior = kept
+        return kept
 
 
 class LogisticSoftmaxGP(AugmentedGP):
@@ -302,16 +315,16 @@ class BijectiveSoftmaxGP(AugmentedGP):
 
 @dataclass(frozen=True)
 class _Verified:
-    """Chains that have been found to belong to a kernel and mean function with these values."""
+    """Chains that have been found to belong to a kernel, mean and data, by the values of parameters."""
 
     chains: Chains
-    modules: Sequence[Module]
+    parts: Sequence[Module | TensorType]
     values: Sequence[AnyNDArray]
 
     def holds(self, now: _Verified) -> bool:
         return (
             self.chains is now.chains
-            and all(map(operator.is_, self.modules, now.modules))
+            and all(map(operator.is_, self.parts, now.parts))
             and all(map(np.array_equal, self.values, now.values))
         )
 

@@ -27,7 +27,9 @@ from scipy.linalg import solve_triangular
 from gpflow_ilr.augmented.likelihoods import AugmentedLikelihood
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import Sobol
-from gpflow_ilr.expectations.logarithms import entropy, label_log_density
+from gpflow_ilr.expectations.logarithms import entropy
+from gpflow_ilr.expectations.nodes import average as weighted_average
+from gpflow_ilr.expectations.nodes import log_average
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.jitter import absolute_jitter
@@ -159,11 +161,18 @@ class SampledPosterior:
         "Xnew: [N, D]",
         "return: [N, Q]",
     )
-    def average(self, Xnew: tf.Tensor, statistic: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
+    def average(
+        self,
+        Xnew: tf.Tensor,
+        statistic: Callable[[tf.Tensor], tf.Tensor],
+        summarise: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = weighted_average,
+    ) -> tf.Tensor:
         """E[statistic(log π)] under the mixture, π the class probabilities.
 
         :param Xnew: new inputs.
         :param statistic: from log π [..., K] to [..., Q].
+        :param summarise: from weights [S] and values [S, n, Q] to [n, Q]: their average, or the
+            logarithm of the average of what they are the logarithms of.
         """
 
         def expectation(Xnew: tf.Tensor) -> list[tf.Tensor]:
@@ -172,7 +181,7 @@ class SampledPosterior:
             means += self._prior_mean(Xnew)[:, None, :]
             F = means + tf.sqrt(variance)[:, None, :] * self._nodes  # [n, nodes, L]
             values = statistic(self.link.log_probabilities(F))
-            return [tf.linalg.matvec(values, self._weights, transpose_a=True)]
+            return [summarise(self._weights, tf.transpose(values, [1, 0, 2]))]
 
         return map_rows(expectation, [Xnew], self._chunk())[0]
 
@@ -226,11 +235,16 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         mean, variance = posterior.predict_f(_rows(Xnew), full_cov, full_output_cov)
         return _with_leading(mean, Xnew), _with_leading(variance, Xnew)
 
-    def _average(self, Xnew: InputData, statistic: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor:
-        """E[statistic(log π)], [..., N, Q]."""
+    def _average(
+        self,
+        Xnew: InputData,
+        statistic: Callable[[tf.Tensor], tf.Tensor],
+        summarise: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = weighted_average,
+    ) -> tf.Tensor:
+        """E[statistic(log π)], [..., N, Q], or another summary."""
         posterior = self.posterior()
         Xnew = as_inputs(Xnew, posterior.X.shape[1])
-        return _with_leading(posterior.average(_rows(Xnew), statistic), Xnew)
+        return _with_leading(posterior.average(_rows(Xnew), statistic, summarise), Xnew)
 
     def predict_y(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
@@ -257,8 +271,11 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         X, y = data
         Y = tf.convert_to_tensor(y)
         Y = label_rows(Y[:, None] if Y.shape.rank == 1 else Y, self.likelihood.num_classes)
-        p, _ = self.predict_y(X, full_cov, full_output_cov)
-        return label_log_density(p, Y)
+        assert_params_false(
+            self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
+        )
+        log_p = self._average(X, tf.identity, log_average)
+        return tf.reduce_sum(tf.math.multiply_no_nan(log_p, Y), axis=-1)
 
     def predict_f_samples(
         self,

@@ -17,10 +17,10 @@ from gpflow_ilr.expectations import (
     GaussHermite,
     NodeRule,
     Sobol,
-    expected_softmax,
     logits_at_nodes,
+    predictive_log_density,
 )
-from gpflow_ilr.expectations.logarithms import label_log_density
+from gpflow_ilr.expectations.nodes import log_average
 from gpflow_ilr.expectations.two_classes import NUM_SCALES, log_odds, log_probabilities
 from gpflow_ilr.inputs.labels import membership
 from gpflow_ilr.inputs.rows import LabelledRows
@@ -98,13 +98,14 @@ def label_nll(
         chosen for it.
     """
     count = held_out.mean.shape[0] if num_rows is None else num_rows
-    p = expected_softmax(
+    return -predictive_log_density(
         sharpness * held_out.mean,
         sharpness**2 * held_out.variance,
         link,
         search_nodes(held_out.mean.shape[-1], count),
+        membership(held_out.labels, link.shape[0], dtype=held_out.mean.dtype),
+        one_hot=len(held_out.labels.shape) == 1,
     )
-    return -label_log_density(p, membership(held_out.labels, link.shape[0], dtype=p.dtype))
 
 
 class MeanNLL:
@@ -172,7 +173,7 @@ class MeanNLL:
                 log_density = _of_two_classes(*log_odds(mean, variance, self._link), rows)
             else:
                 nodes = logits_at_nodes(mean, variance, self._link, self._rule)
-                log_density = _at_nodes(*nodes, rows)
+                log_density = _at_nodes(*nodes, rows, one_hot=len(labels.shape) == 1)
             yield log_density, row_weights
 
 
@@ -188,15 +189,20 @@ def _of_two_classes(m: tf.Tensor, v: tf.Tensor, rows: tf.Tensor) -> _LogDensity:
     return log_density
 
 
-def _at_nodes(logits: tf.Tensor, weights: tf.Tensor, rows: tf.Tensor) -> _LogDensity:
+def _at_nodes(logits: tf.Tensor, weights: tf.Tensor, rows: tf.Tensor, one_hot: bool) -> _LogDensity:
     """Labels of rows whose logits at the nodes are [S, n, K] at L = 1."""
-    num_nodes, num_rows, num_classes = logits.shape
+    num_nodes, _, num_classes = logits.shape
+    logits -= tf.reduce_max(logits, axis=-1, keepdims=True)  # none overflows, whatever L
+    of_label = tf.reduce_sum(rows * logits, axis=-1)[:, None]
 
     def log_density(L: tf.Tensor) -> tf.Tensor:
-        pi = tf.nn.softmax(tf.reshape(L, [-1, 1, 1, 1]) * logits)
-        flat = tf.reshape(pi, [L.shape[0], num_nodes, num_rows * num_classes])
-        p = tf.linalg.matvec(flat, weights, transpose_a=True)
-        return label_log_density(tf.reshape(p, [L.shape[0], num_rows, num_classes]), rows)
+        scaled = L[:, None, None] * logits[:, None]  # [S, l, n, K]
+        total = tf.math.log(tf.reduce_sum(tf.exp(scaled), axis=-1))
+        if one_hot:
+            return log_average(weights, L[:, None] * of_label - total)
+        log_pi = tf.reshape(scaled - total[..., None], [num_nodes, -1, num_classes])
+        log_p = tf.reshape(log_average(weights, log_pi), scaled.shape[1:])
+        return tf.reduce_sum(rows * log_p, axis=-1)
 
     return log_density
 

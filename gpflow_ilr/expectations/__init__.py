@@ -21,6 +21,7 @@ from gpflow_ilr.expectations.softmax import (
     expected_log_softmax,
     expected_softmax,
     logits_at_nodes,
+    predictive_log_density,
     softmax_variance,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "expected_log_softmax",
     "expected_softmax",
     "logits_at_nodes",
+    "predictive_log_density",
     "softmax_variance",
 ]

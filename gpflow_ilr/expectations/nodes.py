@@ -36,6 +36,7 @@ __all__ = [
     "Sobol",
     "average",
     "default_rule",
+    "log_average",
     "rule_or_default",
 ]
 
@@ -208,10 +209,16 @@ def rule_or_default(nodes: NodeRule | None, dimension: int, controlled: bool = F
 
 
 def default_rule(dimension: int, controlled: bool = False) -> NodeRule:
-    """Gauss–Hermite for one latent; otherwise Sobol with 4L nodes, rounded up, from 256 to 512.
+    """256 Gauss–Hermite nodes for one latent; otherwise Sobol with 4L, rounded up, from 256 to 512.
 
     All rows have the same nodes, so that errors do not average out over rows: with latent variances
     of 9 to 25 the mean NLL of predictions was off by up to 0.05 nats for 64 nodes, 0.006 for 256.
+
+    How wrong one row may be depends on s, the largest standard deviation of its centred logits. For
+    3 to 26 classes, random links, means and variances, a probability was right to .015 where s ≤ 3,
+    to .04 where s ≤ 10, and to .08 however large s is; E[log π] to 0.1 s. ``Sobol(2048)`` has a third
+    of that in probabilities, ``Sobol(512)`` in E[log π]. The rule does not look at variances: a row
+    would then depend on those beside it, or a compiled function on the rows it was traced with.
 
     With a control variate (:func:`gpflow_ilr.expectations.expected_log_softmax`) 2(L + 1)
     nodes from 64 to 512 are enough: the bound that L-BFGS then reports for separable classes, the
@@ -221,7 +228,7 @@ def default_rule(dimension: int, controlled: bool = False) -> NodeRule:
     :param controlled: whether the nodes serve an expectation with a control variate.
     """
     if dimension == 1:
-        return GaussHermite()
+        return GaussHermite(32 if controlled else 256)
     least = max(64, 2 * (dimension + 1)) if controlled else max(256, 4 * dimension)
     return Sobol(num_nodes=min(512, 2 ** int(np.ceil(np.log2(least)))))
 
@@ -236,3 +243,14 @@ def average(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     flat = tf.reshape(values, [shape[0], -1])
     average = tf.reshape(tf.linalg.matvec(flat, weights, transpose_a=True), shape[1:])
     return tf.ensure_shape(average, values.shape[1:])
+
+
+def log_average(weights: tf.Tensor, log_values: tf.Tensor) -> tf.Tensor:
+    """Log Σ_s w_s values_s, finite also where the values underflow: [R, K].
+
+    :param weights: weights of the nodes, [S].
+    :param log_values: logarithms of the values at the nodes, [S, R, K].
+    """
+    terms = log_values + tf.math.log(tf.abs(weights))[:, None, None]
+    peak = tf.stop_gradient(tf.reduce_max(terms, axis=0))
+    return tf.math.log(average(tf.sign(weights), tf.exp(terms - peak))) + peak

@@ -19,7 +19,7 @@ number is unknown when traced, as those of a minibatch, is one chunk.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -33,7 +33,7 @@ from gpflow_ilr.expectations.control_variate import (
     with_leading_direction,
 )
 from gpflow_ilr.expectations.logarithms import entropy
-from gpflow_ilr.expectations.nodes import NodeRule, average
+from gpflow_ilr.expectations.nodes import NodeRule, average, log_average
 from gpflow_ilr.linalg.row_chunks import map_rows
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "expected_log_softmax",
     "expected_softmax",
     "logits_at_nodes",
+    "predictive_log_density",
     "softmax_variance",
 ]
 
@@ -75,6 +76,47 @@ def expected_softmax(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
         return average(weights, tf.nn.softmax(centre + deviation))
 
     return _by_rows(chunk, Fmu, Fvar, C, rule)
+
+
+@check_shapes(
+    "Fmu: [broadcast batch..., L]",
+    "Fvar: [broadcast batch..., one_or_L]",
+    "C: [K, L]",
+    "rows: [broadcast batch..., K]",
+    "return: [batch...]",
+)
+def predictive_log_density(
+    Fmu: TensorType,
+    Fvar: TensorType,
+    C: TensorType,
+    rule: NodeRule,
+    rows: tf.Tensor,
+    one_hot: bool = False,
+) -> tf.Tensor:
+    """Σ_k y_k log E[softmax(C f)_k] for f ~ N(Fmu, diag Fvar): the log probability of each label.
+
+    Computed in logarithms throughout, so that it is right where the probability itself underflows.
+
+    :param Fmu: means of the latents.
+    :param Fvar: variances of the latents, or one common variance, as in :func:`expected_softmax`.
+    :param C: the link matrix.
+    :param rule: the node rule; two classes need none.
+    :param rows: labels as rows on the simplex.
+    :param one_hot: whether each row is one label, which spares the logarithms of all others.
+    """
+
+    def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        if C.shape[0] == 2:
+            log_p = two_classes.log_probabilities(*two_classes.log_odds(mean, var, C))
+            return tf.reduce_sum(rows * tf.cast(log_p, rows.dtype), axis=-1, keepdims=True)
+        centre, deviation, weights = _logits(mean, var, C, rule)
+        log_pi = tf.nn.log_softmax(centre + deviation)
+        if one_hot:
+            return log_average(weights, tf.reduce_sum(rows * log_pi, axis=-1, keepdims=True))
+        return tf.reduce_sum(rows * log_average(weights, log_pi), axis=-1, keepdims=True)
+
+    rule_or_none = None if C.shape[0] == 2 else rule
+    return _by_rows(chunk, Fmu, Fvar, C, rule_or_none, others=[rows])[..., 0]
 
 
 @check_shapes(
@@ -232,41 +274,50 @@ def _of_two_classes(
 
 
 def _by_rows(
-    chunk: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor],
+    chunk: Callable[..., tf.Tensor],
     Fmu: TensorType,
     Fvar: TensorType,
     C: TensorType,
     rule: NodeRule | None,
     minibatch: bool = False,
+    others: Sequence[tf.Tensor] = (),
 ) -> tf.Tensor:
-    """Apply ``chunk(mean [R, L], var [R, L or 1], C)`` to all rows, chunk by chunk.
+    """Apply ``chunk(mean [R, L], var [R, L or 1], C, *others)`` to all rows, chunk by chunk.
 
     :param rule: the node rule; None for the closed form of two classes.
     :param minibatch: rows of unknown number are few enough for one chunk: in training they are those
         of a minibatch, and the gradient of a loop takes several times as long to trace.
+    :param others: what else belongs to the rows, [..., Q] each.
     """
     Fmu = tf.convert_to_tensor(Fmu)
     Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
     C = tf.convert_to_tensor(C, Fmu.dtype)
     dimension = Fmu.shape[-1]
-    if Fmu.shape[:-1] != Fvar.shape[:-1] or not Fmu.shape[:-1].is_fully_defined():
-        batch = tf.broadcast_dynamic_shape(tf.shape(Fmu)[:-1], tf.shape(Fvar)[:-1])
-        Fmu = tf.broadcast_to(Fmu, tf.concat([batch, [dimension]], axis=0))
-        Fvar = tf.broadcast_to(Fvar, tf.concat([batch, [Fvar.shape[-1]]], axis=0))
-    mean = tf.reshape(Fmu, [-1, dimension])
-    var = tf.reshape(Fvar, [-1, Fvar.shape[-1]])
+    tensors = [Fmu, Fvar, *others]
+    batch = tf.shape(Fmu)[:-1]
+    leading = Fmu.shape[:-1]
+    if not leading.is_fully_defined() or any(x.shape[:-1] != leading for x in tensors):
+        for x in tensors[1:]:
+            batch = tf.broadcast_dynamic_shape(batch, tf.shape(x)[:-1])
+        tensors = [tf.broadcast_to(x, tf.concat([batch, [x.shape[-1]]], axis=0)) for x in tensors]
+    tensors = [tf.reshape(x, [-1, x.shape[-1]]) for x in tensors]
     per_row = rule is not None and rule.per_row
     if rule is None:
         num_nodes = two_classes.NUM_SCALES
     else:
         num_nodes = rule(1 if per_row else dimension, Fmu.dtype)[1].shape[0]
     row_elements = num_nodes * C.shape[0]
-    num_rows = mean.shape[0]
-    if num_rows is None and minibatch:
-        result = chunk(mean, var, C)
+    num_rows = tensors[0].shape[0]
+    if not per_row and (num_rows is None or num_rows * row_elements > KEPT_ELEMENTS):
+        recomputed = tf.recompute_grad(chunk)
     else:
-        if not per_row and (num_rows is None or num_rows * row_elements > KEPT_ELEMENTS):
-            chunk = tf.recompute_grad(chunk)
-        rows = max(1, CHUNK_ELEMENTS // row_elements)
-        (result,) = map_rows(lambda mean, var: [chunk(mean, var, C)], [mean, var], rows)
-    return tf.reshape(result, tf.concat([tf.shape(Fmu)[:-1], [result.shape[-1]]], axis=0))
+        recomputed = chunk
+
+    def of_rows(mean: tf.Tensor, var: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
+        return [recomputed(mean, var, C, *others)]
+
+    if num_rows is None and minibatch:
+        result = chunk(*tensors[:2], C, *tensors[2:])
+    else:
+        (result,) = map_rows(of_rows, tensors, max(1, CHUNK_ELEMENTS // row_elements))
+    return tf.reshape(result, tf.concat([batch, [result.shape[-1]]], axis=0))

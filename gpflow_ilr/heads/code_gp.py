@@ -20,7 +20,7 @@ from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.heads.fixed_posterior import Snapshot
 from gpflow_ilr.heads.head_gp import HeadGP
-from gpflow_ilr.heads.whitening import covariances, jittered, marginals
+from gpflow_ilr.heads.whitening import covariances, jittered, whitened_terms
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.likelihoods import CodeGaussian
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
@@ -45,26 +45,33 @@ class SharedCodeGP(HeadGP):
         self.kernel = kernel
         self.inducing_variable = InducingPoints(Z)
         self.likelihood = CodeGaussian(code, nodes)
-        self.q_mu = Parameter(np.zeros([len(Z), code.num_outputs]), dtype=default_float())
-        self.q_sqrt = Parameter(np.eye(len(Z)), dtype=default_float())
+        # One parameter, for each costs an optimiser as many operations as half a layer.
+        start = np.concatenate([np.zeros([len(Z), code.num_outputs]), np.eye(len(Z))], axis=1)
+        self.q = Parameter(start, dtype=default_float())
 
     @property
-    def root(self) -> tf.Tensor:
+    def q_mu(self) -> tf.Tensor:
+        """Mean of the whitened q(u), [M, P]."""
+        return tf.convert_to_tensor(self.q)[:, : -self.q.shape[0]]
+
+    @property
+    def q_sqrt(self) -> tf.Tensor:
         """S, lower triangular, [M, M]: the covariance of the whitened q(u) is S Sᵀ."""
-        return tf.linalg.band_part(tf.convert_to_tensor(self.q_sqrt), -1, 0)
+        return tf.linalg.band_part(tf.convert_to_tensor(self.q)[:, -self.q.shape[0] :], -1, 0)
 
     def predict_marginals(self, Xnew: tf.Tensor) -> MeanAndVariance:
         """Mean [N, P] of the latents, and the variance [N, 1] that they share.
 
         :param Xnew: features [N, D].
         """
-        return self._marginals(Xnew, tf.convert_to_tensor(self.q_mu), self.root)
+        return self._terms(Xnew)[:2]
 
-    def _marginals(self, Xnew: tf.Tensor, q_mu: tf.Tensor, S: tf.Tensor) -> MeanAndVariance:
+    def _terms(self, Xnew: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Mean and variance of the latents, and KL[q(u) ‖ p(u)]."""
         X = as_inputs(Xnew, self.num_columns, "features")
         found = covariances(self.kernel, tf.convert_to_tensor(self.inducing_variable.Z), X)
-        mean, explained = marginals(found.uu, found.fu, q_mu, S)
-        return mean, _at_least_zero(found.ff - explained)
+        terms = whitened_terms(found.uu, found.fu, tf.convert_to_tensor(self.q))
+        return terms.mean, _at_least_zero(found.ff - terms.explained), terms.kl
 
     def prior_variance(self, Xnew: tf.Tensor) -> tf.Tensor:
         """Largest prior variance of the latents at the inputs, [].
@@ -84,11 +91,12 @@ class SharedCodeGP(HeadGP):
 
         :param X: features [N, D].
         """
-        code, q_mu, S = self.likelihood.code, tf.convert_to_tensor(self.q_mu), self.root
+        code = self.likelihood.code
         V, P = code.noise_variance, code.num_outputs
-        squares = _expected_squares(*self._marginals(X, q_mu, S), code.targets)
+        mean, variance, kl = self._terms(X)
+        squares = _expected_squares(mean, variance, code.targets)
         constant = 0.5 * P * tf.math.log(2.0 * np.pi * V[0, 0] * tf.square(code.scale))
-        return -0.5 / V * squares, constant, _shared_kl(q_mu, S)
+        return -0.5 / V * squares, constant, kl
 
     # The collapsed optimum
 
@@ -98,10 +106,8 @@ class SharedCodeGP(HeadGP):
         :param model: with one noise for all outputs.
         """
         (q,) = model.whitened_posteriors()
-        self.q_mu.assign(q.mean)
-        self.q_sqrt.assign(
-            tf.linalg.cholesky(q.covariance(tf.eye(len(q.mean), dtype=q.mean.dtype))[0])
-        )
+        root = tf.linalg.cholesky(q.covariance(tf.eye(len(q.mean), dtype=q.mean.dtype))[0])
+        self.q.assign(tf.concat([q.mean, root], axis=1))
         code = self.likelihood.code
         code.base_noise.assign(model.code.noise_variance)
         code.sharpness.assign(model.code.scale)
@@ -110,8 +116,8 @@ class SharedCodeGP(HeadGP):
         """What predictions need."""
         Z = tf.convert_to_tensor(self.inducing_variable.Z)
         L_inv = triangular_inverse(tf.linalg.cholesky(jittered(self.kernel(Z))))
-        root, q_mu = tf.transpose(self.root)[None], tf.convert_to_tensor(self.q_mu)
-        return Snapshot(self.kernel, Z, L_inv, q_mu, root, self.likelihood.code.scale)
+        root = tf.transpose(self.q_sqrt)[None]
+        return Snapshot(self.kernel, Z, L_inv, self.q_mu, root, self.likelihood.code.scale)
 
 
 # Gradients in closed form, for a step is a few products and many small operations
@@ -137,23 +143,6 @@ def _expected_squares(
         return 2.0 * (total * mean - tf.matmul(upstream, targets)), P * total, None
 
     return tf.maximum(squares, 0.0), gradient  # rounding may leave less than nothing
-
-
-@tf.custom_gradient
-def _shared_kl(q_mu: tf.Tensor, S: tf.Tensor) -> tuple[tf.Tensor, Any]:
-    """½ (|q_mu|² + P (|S|² − log|S Sᵀ| − M)), [].
-
-    :param q_mu: [M, P].
-    :param S: lower triangular, [M, M].
-    """
-    M, P = (float(size) for size in q_mu.shape)
-    diagonal = tf.linalg.diag_part(S)
-    spread = tf.reduce_sum(tf.square(S)) - 2.0 * tf.reduce_sum(tf.math.log(tf.abs(diagonal))) - M
-
-    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return upstream * q_mu, upstream * P * (S - tf.linalg.diag(1.0 / diagonal))
-
-    return 0.5 * (tf.reduce_sum(tf.square(q_mu)) + P * spread), gradient
 
 
 @tf.custom_gradient

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+import gpflow
 import numpy as np
 import tensorflow as tf
 from gpflow.base import MeanAndVariance
@@ -53,7 +54,7 @@ PARTS = {
     "kernel": ".kernel",
     "inducing": ".inducing_variable",
     "mixing": ".likelihood",
-    "q": ".q_",
+    "q": ".q",
 }
 """What can be frozen, and how the paths of its parameters begin."""
 
@@ -149,7 +150,9 @@ class HeadLogic(GPLayerLogic):
                 "gpflow.kernels has no isotropic stationary kernel 'Linear'. Pass a function that "
                 "returns a kernel, or use ClosedFormHead(kernel='Linear')."
             )
-        with self.precision(), tf.init_scope():
+        # Reading a parameter is one operation with an exponential, and five with a softplus.
+        positive = "exp" if self.objective == "code" else gpflow.config.default_positive_bijector()
+        with self.precision(positive_bijector=positive), tf.init_scope():
             draws = np.random.default_rng(self.seed).normal(size=[self.num_inducing, num_features])
             Z = draws.astype(self.gp_dtype)
             lengthscale = SPREADING * np.sqrt(2.0 * num_features)  # the typical distance is √(2D)
@@ -213,7 +216,8 @@ class HeadLogic(GPLayerLogic):
                 latents = self.predict_latents(inputs)
                 probabilities = expected_softmax(*latents, likelihood.link, likelihood.nodes)
                 return for_prediction(tf.cast(probabilities, output_dtype), training)
-            self._note = note = Note(self.gp.q_mu.unconstrained_variable)
+            q = self.gp.q if isinstance(self.gp, SharedCodeGP) else self.gp.q_mu
+            self._note = note = Note(q.unconstrained_variable)
             priors = [p for p in self.gp.trainable_parameters if p.prior is not None]
             log_prior = sum(p.log_prior_density() for p in priors)
             if isinstance(self.gp, SharedCodeGP):

@@ -79,14 +79,15 @@ def make_kernel(kernel: KernelSpec, variance: float, lengthscale: float) -> Kern
 
 
 @contextmanager
-def gp_precision(gp_dtype: str, jitter: float) -> Iterator[None]:
+def gp_precision(gp_dtype: str, jitter: float, **options: Any) -> Iterator[None]:
     """GPflow's configuration with another float and jitter.
 
     :param gp_dtype: ``"float64"`` or ``"float32"``.
     :param jitter: GPflow's default jitter.
+    :param options: what else is different, by its name in ``gpflow.config.Config``.
     """
     config = dataclasses.replace(
-        gpflow.config.config(), float=np.dtype(gp_dtype).type, jitter=jitter
+        gpflow.config.config(), float=np.dtype(gp_dtype).type, jitter=jitter, **options
     )
     with gpflow.config.as_context(config):
         yield
@@ -128,9 +129,12 @@ class GPLayerLogic:
         self.gp_dtype, self.jitter = check_precision(gp_dtype, jitter)
 
     @contextmanager
-    def precision(self) -> Iterator[None]:
-        """GPflow's configuration of this layer, for calls of ``head.gp`` outside of the layer."""
-        with gp_precision(self.gp_dtype, self.jitter):
+    def precision(self, **options: Any) -> Iterator[None]:
+        """GPflow's configuration of this layer, for calls of ``head.gp`` outside of the layer.
+
+        :param options: what else is different, by its name in ``gpflow.config.Config``.
+        """
+        with gp_precision(self.gp_dtype, self.jitter, **options):
             yield
 
     def _num_features(self, input_shape: Any) -> int:

@@ -18,12 +18,12 @@ __all__ = ["Note", "refuse_forgotten"]
 class Note:
     """What became of the output and of the KL term of one training call.
 
-    :param q_mu: the mean of q(u) at the call.
+    :param q: a variable of q(u), as it is at the call.
     """
 
-    def __init__(self, q_mu: tf.Variable) -> None:
-        self.q_mu = q_mu
-        self.before = _value(q_mu)
+    def __init__(self, q: tf.Variable) -> None:
+        self.q = q
+        self.before = _value(q)
         self.output_trained = False
         self.penalty_trained = False
 
@@ -57,7 +57,7 @@ class Note:
         """Whether q was trained by the rows, and not by the KL term."""
         if not self.output_trained or self.penalty_trained or self.before is None:
             return False
-        now = _value(self.q_mu)
+        now = _value(self.q)
         return now is not None and not np.array_equal(now, self.before)
 
 

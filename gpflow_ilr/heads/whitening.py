@@ -11,13 +11,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import tensorflow as tf
-from gpflow.base import MeanAndVariance
 from gpflow.kernels import Kernel, SquaredExponential
 
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
 from gpflow_ilr.linalg.jitter import relative_jitter
 
-__all__ = ["Covariances", "covariances", "jittered", "marginals"]
+__all__ = ["Covariances", "WhitenedTerms", "covariances", "jittered", "whitened_terms"]
 
 
 class Covariances(NamedTuple):
@@ -26,6 +25,14 @@ class Covariances(NamedTuple):
     uu: tf.Tensor  # [M, M], with jitter
     fu: tf.Tensor  # [N, M]
     ff: tf.Tensor  # [N, 1] or []
+
+
+class WhitenedTerms(NamedTuple):
+    """Mean of the latents, what q takes from their prior variance, and KL[q(u) ‖ p(u)]."""
+
+    mean: tf.Tensor  # [N, P]
+    explained: tf.Tensor  # [N, 1]
+    kl: tf.Tensor  # []
 
 
 def covariances(kernel: Kernel, Z: tf.Tensor, X: tf.Tensor) -> Covariances:
@@ -60,8 +67,7 @@ def _gaussians(
     of_x = 0.5 * gamma * tf.reduce_sum(tf.square(X), axis=1)
     across = log_variance - of_z
     exponents = [
-        # Where rounding leaves a square below 0, it is 0.
-        tf.minimum(tf.matmul(U, scaled, transpose_b=True) + across - norms[:, None], log_variance)
+        tf.matmul(U, scaled, transpose_b=True) + across - norms[:, None]
         for U, norms in ((Z, of_z), (X, of_x))
     ]
     K_uu, K_fu = (tf.exp(exponent) for exponent in exponents)
@@ -82,48 +88,56 @@ def _gaussians(
     return (K_uu, K_fu), gradient
 
 
-def marginals(K_uu: tf.Tensor, K_fu: tf.Tensor, q_mu: tf.Tensor, S: tf.Tensor) -> MeanAndVariance:
-    """Mean [N, P] of latents that share q's covariance, and what q takes from their variance, [N, 1].
+def whitened_terms(K_uu: tf.Tensor, K_fu: tf.Tensor, q: tf.Tensor) -> WhitenedTerms:
+    """Latents that share q's covariance, and q's distance from the prior.
 
-    With L Lᵀ = K_uu, A = K_fu L⁻ᵀ and Q = I − S Sᵀ these are A q_mu and
-    the sums of the rows of A ∘ AQ. Let dm and de be the gradients that come in, and Φ(W) the lower
-    triangle of W, its diagonal halved. Then
+    With L Lᵀ = K_uu, A = K_fu L⁻ᵀ and Q = I − S Sᵀ the mean is A m, what q takes from the variance are
+    the sums of the rows of A ∘ AQ, and KL = ½ (|m|² + P (|S|² − log|S Sᵀ| − M)). Let dm and de be the
+    gradients that come in for the first two, and Φ(W) the lower triangle of W, its diagonal halved:
 
         G = Aᵀ diag(de) A,      dS = −2 G S,      dq = Aᵀ dm,
-        dA = dm qᵀ + 2 diag(de) AQ,      dK_fu = dA L⁻¹,
-        dK_uu = −L⁻ᵀ Φ(W) L⁻¹   with   W = dAᵀ A = q dqᵀ + 2 Q G,
+        dA = dm mᵀ + 2 diag(de) AQ,      dK_fu = dA L⁻¹,
+        dK_uu = −L⁻ᵀ Φ(W) L⁻¹   with   W = dAᵀ A = m dqᵀ + 2 Q G,
 
     where dK_uu counts an entry and its mirror image together.
 
     :param K_uu: [M, M], with jitter.
     :param K_fu: [N, M].
-    :param q_mu: [M, P], whitened.
-    :param S: lower triangular, [M, M], whitened.
+    :param q: mean m and root S of the whitened q(u) side by side, [M, P + M]; of the root the lower
+        triangle counts.
     """
-    identity = tf.eye(q_mu.shape[0], dtype=q_mu.dtype)
-    negative_half = 0.5 * identity - tf.linalg.band_part(tf.ones_like(identity), -1, 0)
+    M, P = q.shape[0], q.shape[1] - q.shape[0]
+    identity = tf.eye(M, dtype=q.dtype)
+    lower = tf.linalg.band_part(tf.ones_like(identity), -1, 0)
+    counts = tf.constant(P * [1.0] + M * [float(P)], q.dtype)  # how often KL has a column's squares
 
     @tf.custom_gradient
-    def forward(
-        K_uu: tf.Tensor, K_fu: tf.Tensor, q_mu: tf.Tensor, S: tf.Tensor
-    ) -> tuple[MeanAndVariance, Any]:
+    def forward(K_uu: tf.Tensor, K_fu: tf.Tensor, q: tf.Tensor) -> tuple[WhitenedTerms, Any]:
+        m, S = q[:, :P], lower * q[:, P:]
         L_inv = triangular_inverse(tf.linalg.cholesky(K_uu))  # products are faster than solves
         A = tf.matmul(K_fu, L_inv, transpose_b=True)
         Q = identity - tf.matmul(S, S, transpose_b=True)
         AQ = tf.matmul(A, Q)
+        diagonal, weighted = tf.linalg.diag_part(S), counts * tf.concat([m, S], axis=1)
+        logarithms = tf.reduce_sum(tf.math.log(tf.abs(diagonal)))
+        kl = 0.5 * tf.reduce_sum(weighted * q) - P * (logarithms + 0.5 * M)
+        explained = tf.reduce_sum(A * AQ, axis=1, keepdims=True)
 
-        def gradient(dm: tf.Tensor, de: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        def gradient(dm: tf.Tensor, de: tf.Tensor, dkl: tf.Tensor) -> tuple[tf.Tensor, ...]:
             minus = -2.0 * de
             G = tf.matmul(A, minus * A, transpose_a=True)  # times −2
             dq = tf.matmul(A, dm, transpose_a=True)
-            dA = tf.matmul(dm, q_mu, transpose_b=True) - minus * AQ
-            W = tf.matmul(q_mu, dq, transpose_b=True) - tf.matmul(Q, G)
-            dK_uu = tf.matmul(L_inv, tf.matmul(negative_half * W, L_inv), transpose_a=True)
-            return dK_uu, tf.matmul(dA, L_inv), dq, tf.matmul(G, S)
+            dA = tf.matmul(dm, m, transpose_b=True) - minus * AQ
+            W = tf.matmul(m, dq, transpose_b=True) - tf.matmul(Q, G)
+            dK_uu = tf.matmul(
+                L_inv, tf.matmul((0.5 * identity - lower) * W, L_inv), transpose_a=True
+            )
+            dS = lower * tf.matmul(G, S) - identity * (P * dkl / diagonal)
+            return dK_uu, tf.matmul(dA, L_inv), dkl * weighted + tf.concat([dq, dS], axis=1)
 
-        return (tf.matmul(A, q_mu), tf.reduce_sum(A * AQ, axis=1, keepdims=True)), gradient
+        return WhitenedTerms(tf.matmul(A, m), explained, kl), gradient
 
-    return forward(K_uu, K_fu, q_mu, S)
+    return WhitenedTerms(*forward(K_uu, K_fu, q))
 
 
 def jittered(K_uu: tf.Tensor) -> tf.Tensor:

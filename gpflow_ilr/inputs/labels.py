@@ -314,11 +314,12 @@ def _symbolic_label_rows(Y: tf.Tensor, K: int, dtype: tf.DType) -> tf.Tensor:
     width = Y.shape[-1]
     if width == 1:
         _check_index_dtype(Y.dtype.name, K)
-        # Narrow integers may not hold K - 1; unsigned ones too large for int64 become negative.
-        index = Y if Y.dtype.is_floating else tf.cast(Y, tf.int64)
-        is_class = tf.equal(index, tf.range(K, dtype=index.dtype))  # whatever else equals none
-        valid = tf.reduce_any(is_class, axis=-1)
-        rows = tf.cast(is_class, dtype)
+        label = tf.squeeze(Y, axis=-1)
+        index = tf.cast(label, tf.int64)  # where unsigned integers that are too large are negative
+        valid = (index >= 0) & (index < K)
+        if Y.dtype.is_floating:
+            valid &= tf.equal(tf.cast(index, Y.dtype), label)
+        rows = tf.one_hot(index, K, dtype=dtype)
         rule = f"Labels must be integers 0..{K - 1} for num_classes={K}."
         advice = _from_one(K)
     else:
@@ -328,12 +329,18 @@ def _symbolic_label_rows(Y: tf.Tensor, K: int, dtype: tf.DType) -> tf.Tensor:
         rows = tf.cast(Y, dtype)
         rule = f"Labels with {K} columns must be rows on the simplex (entries at least 0, sum 1)."
         advice = f"{_LOGITS} {_WEIGHTS}"
-    # The first invalid row, for the message. One row is appended so that an empty batch has one.
-    invalid = tf.concat([tf.reshape(tf.cast(~valid, tf.float32), [-1]), [0.5]], axis=0)
-    flat = tf.reshape(tf.cast(Y, tf.float64), [-1, width])
-    flat = tf.concat([flat, tf.zeros([1, width], tf.float64)], axis=0)
-    row = tf.argmax(invalid)
-    # Words that depend on the values would keep XLA from compiling.
-    message = [rule, "The first other row and its value:", row, tf.gather(flat, row), advice]
-    with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(valid), message)]):
-        return tf.where(valid[..., None], rows, tf.constant(np.nan, dtype))
+
+    def refuse() -> tf.Operation:
+        # The first (in floats: GPUs have no argmin of integers). XLA compiles this for an empty
+        # batch, too, so that one row is added.
+        row = tf.argmin(tf.concat([tf.reshape(tf.cast(valid, tf.float32), [-1]), [1.0]], axis=0))
+        flat = tf.reshape(tf.cast(Y, tf.float64), [-1, width])
+        value = tf.gather(tf.concat([flat, tf.zeros([1, width], tf.float64)], axis=0), row)
+        # Words that depend on the values would keep XLA from compiling.
+        message = [rule, "The first other row and its value:", row, value, advice]
+        return tf.debugging.Assert(False, message)
+
+    # In a branch, so that steps with valid labels do not pay for the message.
+    with tf.control_dependencies([tf.cond(tf.reduce_all(valid), tf.no_op, refuse)]):
+        marks = tf.where(valid, tf.zeros([], dtype), tf.constant(np.nan, dtype))
+        return rows + marks[..., None]  # XLA knows no assertions

@@ -24,7 +24,7 @@ from gpflow_ilr.expectations import (
     NodeRule,
     expected_log_softmax,
     expected_softmax,
-    label_log_density,
+    predictive_log_density,
     rule_or_default,
 )
 from gpflow_ilr.inputs.labels import label_rows
@@ -57,7 +57,8 @@ class SoftmaxOfLatents(Likelihood):
     :param num_latent_gps: number of latents L, that is of latent GPs.
     :param nodes: the rule that chooses the nodes of expectations, kept as ``nodes`` for
         probabilities and as ``bound_nodes`` for the variational bound; by default
-        :func:`gpflow_ilr.expectations.default_rule` for each.
+        :func:`gpflow_ilr.expectations.default_rule` for each, which says how wrong they may be. Both
+        may be set later: ``likelihood.nodes = Sobol(2048)``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """
 
@@ -132,8 +133,10 @@ class SoftmaxOfLatents(Likelihood):
     def _predict_log_density(
         self, X: TensorType, Fmu: TensorType, Fvar: TensorType, Y: TensorType
     ) -> tf.Tensor:
-        p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        return label_log_density(p, self._rows(Y, p))
+        link = self.link
+        rows = self._rows(Y, link)
+        one_hot = Y.shape[-1] == 1  # class indices
+        return predictive_log_density(Fmu, Fvar, link, self.nodes, rows, one_hot)
 
     @inherit_check_shapes
     def _variational_expectations(

@@ -92,6 +92,7 @@ class ILRLikelihood(LinkedSoftmax):
         where ``num_latent_gps`` needs one (learned elsewhere, it over-fits small data: README).
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
         latent and Sobol otherwise. Two classes have closed forms and need no nodes.
+        :func:`gpflow_ilr.expectations.default_rule` says how wrong the default may be.
     :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """
@@ -112,6 +113,7 @@ class SoftmaxLikelihood(LinkedSoftmax):
         ``num_latent_gps`` needs one.
     :param nodes: the rule that chooses the nodes of expectations; by default Gauss–Hermite for one
         latent and Sobol otherwise. Two classes have closed forms and need no nodes.
+        :func:`gpflow_ilr.expectations.default_rule` says how wrong the default may be.
     :raises ValueError: if ``num_latent_gps`` does not fit ``num_classes`` or ``mixing``.
     :raises TypeError: if ``nodes`` is not a node rule.
     """

@@ -18,7 +18,7 @@ from check_shapes import check_shapes
 from scipy.linalg import eigh
 
 from gpflow_ilr.linalg.inverse_factors import InverseFactor, has_values_on_cpu, inverse_cholesky
-from gpflow_ilr.linalg.jitter import relative_jitter
+from gpflow_ilr.linalg.jitter import absolute_jitter
 from gpflow_ilr.linalg.row_chunks import stack_over
 
 __all__ = [
@@ -40,16 +40,11 @@ LARGE_EIGENBASIS = 1000
 def relative_inverse_cholesky(K: tf.Tensor, name: str) -> tf.Tensor:
     """W = L⁻¹ for the Cholesky factor L of K + jitter · mean(diag K) · I, [M, M].
 
-    The jitter is relative to the kernel's variance, so that it means the same for a kernel of
-    variance 1e-3 and of 1e3.
-
     :param K: [M, M], positive semi-definite.
     :param name: what K is, for the error.
     """
     diagonal = tf.linalg.diag_part(K)
-    # A variance that underflows to zero, in a line search, still has a jitter.
-    smallest = tf.constant(np.sqrt(np.finfo(K.dtype.as_numpy_dtype).tiny), K.dtype)
-    jitter = relative_jitter() * tf.maximum(tf.reduce_mean(diagonal), smallest)
+    jitter = absolute_jitter(tf.reduce_mean(diagonal))
     return inverse_cholesky(tf.linalg.set_diag(K, diagonal + jitter), name).dense()
 
 

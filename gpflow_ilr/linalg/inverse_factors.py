@@ -26,6 +26,7 @@ __all__ = [
     "InverseFactor",
     "cholesky_error",
     "cholesky_or_error",
+    "finite_or_error",
     "gram_of_strips",
     "has_values_on_cpu",
     "block_edges",
@@ -69,6 +70,15 @@ def cholesky_or_error(A: tf.Tensor, name: str) -> tf.Tensor:
     check = tf.debugging.check_numerics(diagonal, f"{_FAILED.format(name)} Numerics")
     with tf.control_dependencies([check]):
         return tf.identity(L)
+
+
+def finite_or_error(x: tf.Tensor, name: str) -> tf.Tensor:
+    """What GPflow's own code made of a Cholesky factor, or the error of :func:`cholesky_or_error`.
+
+    :param x: a tensor that is not finite where the factor is not.
+    :param name: what was factorised, for the error.
+    """
+    return tf.debugging.check_numerics(x, f"{_FAILED.format(name)} Numerics")
 
 
 def cholesky_error(name: str) -> tf.errors.InvalidArgumentError:

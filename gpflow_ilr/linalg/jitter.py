@@ -1,10 +1,11 @@
 """How much is added to the diagonal of a kernel matrix, in each precision.
 
-GPflow's jitter, 1e-6 by default, is enough in float64. In float32 it is of the order of the rounding
-error of a kernel matrix: of squared exponentials with duplicated inputs the Cholesky factorisation
-failed with 50 rows at a jitter of 1e-6 of the kernel's variance, with 500 at 1e-5, with 2000 at 3e-5,
-and never at 1e-4. So in float32 it is GPflow's jitter or 1e-4 of the kernel's variance, whichever is
-larger.
+GPflow's jitter, 1e-6 by default, is enough in float64 as a share of the kernel's variance, the mean of
+the diagonal, which is what it is here in every model: so it means the same for a kernel of variance
+1e-3 and of 1e10, where an absolute 1e-6 is below rounding. In float32 it is of the order of the
+rounding error of a kernel matrix: of squared exponentials with duplicated inputs the Cholesky
+factorisation failed with 50 rows at a jitter of 1e-6 of the kernel's variance, with 500 at 1e-5, with
+2000 at 3e-5, and never at 1e-4. So in float32 it is at least 1e-4 of the kernel's variance.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ def relative_jitter() -> float:
     return max(default_jitter(), FLOAT32_JITTER) if _is_single() else default_jitter()
 
 
-def absolute_jitter(variance: tf.Tensor) -> tf.Tensor | float:
-    """The jitter in the kernel's own units, as GPflow adds it: in float32 at least 1e-4 · variance.
+def absolute_jitter(variance: tf.Tensor) -> tf.Tensor:
+    """The jitter in the kernel's own units: :func:`relative_jitter` times its variance.
 
     :param variance: the kernel's variance: the mean of the matrix's diagonal.
     """
-    if not _is_single():
-        return default_jitter()
-    return tf.maximum(tf.cast(default_jitter(), variance.dtype), FLOAT32_JITTER * variance)
+    # A variance that underflows to zero, in a line search, still has a jitter.
+    smallest = np.sqrt(np.finfo(variance.dtype.as_numpy_dtype).tiny)
+    return relative_jitter() * tf.maximum(variance, tf.constant(smallest, variance.dtype))
 
 
 def least_noise(diagonal: tf.Tensor) -> tf.Tensor:
@@ -55,13 +56,10 @@ def least_noise(diagonal: tf.Tensor) -> tf.Tensor:
 
 @contextmanager
 def safe_jitter(variance: Callable[[], tf.Tensor]) -> Iterator[None]:
-    """GPflow's own code with :func:`absolute_jitter`; in float64 nothing changes.
+    """GPflow's own code with :func:`absolute_jitter`.
 
-    :param variance: computes the kernel's variance, where it is needed.
+    :param variance: computes the kernel's variance.
     """
-    if not _is_single():
-        yield
-        return
     with as_context(replace(config(), jitter=absolute_jitter(variance()))):
         yield
 

@@ -2,7 +2,7 @@
 
 A k-d tree (SciPy) for few columns, where it is exact and soon built; else faiss, if it is
 installed: all rows compared by matrix products up to some ten thousand, inverted lists beyond; else
-TensorFlow's own products. Measured (``python examples/benchmarks/neighbour_search.py``, two cores),
+TensorFlow's own products. Measured (``python examples/benchmarks neighbours``, two cores),
 in milliseconds for 65 neighbours of a row: 10⁴ rows of 48 columns, tree 0.5, all compared 0.08; 10⁶
 rows of 8 columns, tree 2.0, all compared 6.2, lists 0.6 (and all found); 10⁶ rows of 48, 15.9, 4.6
 and 0.2 (99.7 % found), TensorFlow 11. Graphs of neighbours (HNSW) answer in 0.1 to 0.2, but take 87

@@ -68,10 +68,20 @@ class ConjugatePosterior(AbstractPosterior):
         return self.model.num_columns
 
     def _precompute(self) -> tuple[PrecomputedValue, ...]:
-        return tuple(
-            PrecomputedValue(value, (False,) * value.shape.rank)
-            for value in self.model.precompute()
-        )
+        values = self.model.precompute()
+        if self._precompute_cache == PrecomputeCacheType.VARIABLE:
+            self._check_shapes(values)
+        return tuple(PrecomputedValue(value, (False,) * value.shape.rank) for value in values)
+
+    def _check_shapes(self, values: list[tf.Tensor]) -> None:
+        """Refuse other rows where variables have the shapes of the old ones, before any is assigned."""
+        kept = [x.shape for x in self.cache or () if isinstance(x, tf.Variable)]
+        if kept and kept != [x.shape for x in values]:
+            raise ValueError(
+                "This posterior's variables are as long as the rows that its model had, and the model "
+                "has others since. Take another, model.posterior(), and compile again what used this "
+                "one. Only a collapsed model's variables, such as ILRSGPR's, can follow its rows."
+            )
 
     @inherit_check_shapes
     def _conditional_with_precompute(

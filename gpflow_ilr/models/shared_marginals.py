@@ -17,9 +17,10 @@ from gpflow.covariances import Kuf, Kuu
 from gpflow.inducing_variables import InducingVariables
 from gpflow.kernels import Kernel
 
+from gpflow_ilr.linalg.inverse_factors import cholesky_or_error
 from gpflow_ilr.linalg.jitter import absolute_jitter
 
-__all__ = ["shared_marginals"]
+__all__ = ["factor_of_inducing", "shared_marginals"]
 
 BLOCK_WIDTH = 32
 """Columns of S in one product: narrower blocks leave out more zeros, and have smaller products."""
@@ -39,6 +40,7 @@ def shared_marginals(
     q_mu: TensorType,
     q_sqrt: TensorType,
     whiten: bool,
+    factor: tf.Tensor | None = None,
 ) -> MeanAndVariance:
     """Means and variances of the latents at X, without the mean function.
 
@@ -48,17 +50,27 @@ def shared_marginals(
     :param q_mu: means of q(u), or of q(v), u = L v, if ``whiten``.
     :param q_sqrt: lower triangular roots of its covariances.
     :param whiten: whether q is in whitened coordinates.
+    :param factor: :func:`factor_of_inducing`, where it is known.
     """
-    K_uu = Kuu(inducing_variable, kernel)
-    diagonal = tf.linalg.diag_part(K_uu)
-    jitter = absolute_jitter(tf.reduce_mean(diagonal))
-    L = tf.linalg.cholesky(tf.linalg.set_diag(K_uu, diagonal + jitter))
+    L = factor_of_inducing(inducing_variable, kernel) if factor is None else factor
     A = tf.linalg.triangular_solve(L, Kuf(inducing_variable, kernel, X))
     residual = kernel(X, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
     if not whiten:
         A = tf.linalg.triangular_solve(L, A, adjoint=True)
     mean = tf.matmul(A, q_mu, transpose_a=True)
     return mean, residual[:, None] + _root_products(A, q_sqrt)
+
+
+def factor_of_inducing(inducing_variable: InducingVariables, kernel: Kernel) -> tf.Tensor:
+    """The Cholesky factor of K_uu with the jitter of :mod:`gpflow_ilr.linalg.jitter`, [M, M].
+
+    :param inducing_variable: inducing variables.
+    :param kernel: a single-output kernel.
+    """
+    K_uu = Kuu(inducing_variable, kernel)
+    diagonal = tf.linalg.diag_part(K_uu)
+    jitter = absolute_jitter(tf.reduce_mean(diagonal))
+    return cholesky_or_error(tf.linalg.set_diag(K_uu, diagonal + jitter), "K_uu")
 
 
 def _root_products(A: tf.Tensor, q_sqrt: tf.Tensor) -> tf.Tensor:

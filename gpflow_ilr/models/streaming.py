@@ -39,8 +39,12 @@ def update(
     """Add rows. The posterior then equals that of a model built on all rows.
 
     Posteriors taken earlier keep the old rows; call ``posterior()`` again, or ``update_cache()`` on
-    them. After new classes they are of no use, and the smoothing λ is another: the sharpness L stays,
-    as the noise does. ``calibrate`` then; train where many rows are new.
+    them. Functions compiled earlier (``tf.function``, a ``training_loss_closure``) keep them too, and
+    do not say so: compile them again. Of a collapsed model, predictions compiled from its
+    ``posterior("variable")`` follow that posterior's ``update_cache()``.
+
+    After new classes earlier posteriors are of no use, and the smoothing λ is another: the sharpness L
+    stays, as the noise does. ``calibrate`` then; train where many rows are new.
 
     :param X_new: [n, D].
     :param y_new: labels, hard or soft as the model's own.
@@ -68,6 +72,9 @@ def forget(
     self: ConjugateClassifier, X_old: InputData, y_old: OutputData, *, sample_weight: Any = None
 ) -> None:
     """Remove rows. The posterior then equals that of a model built on the remaining rows.
+
+    Posteriors taken and functions compiled earlier keep the removed rows, as for :func:`update`: where
+    they must be gone, drop those as well.
 
     :param X_old: [n, D], rows of the training data; one that occurs several times is removed as
         often as it is listed.

@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, NoReturn
 
-import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, TensorType
-from gpflow.config import default_float
 from gpflow.covariances import Kuu
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
 from gpflow.mean_functions import MeanFunction
 from gpflow.models import SVGP
 from gpflow.models.util import InducingVariablesLike
-from gpflow.posteriors import BasePosterior, PrecomputeCacheType
+from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
@@ -31,13 +29,14 @@ from gpflow_ilr.inputs.kernels import for_conditional, output_spans
 from gpflow_ilr.inputs.model_parts import as_inducing_variable, check_function, check_num_data
 from gpflow_ilr.inputs.rows import LabelledData, as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
+from gpflow_ilr.linalg.inverse_factors import finite_or_error
 from gpflow_ilr.linalg.jitter import safe_jitter
 from gpflow_ilr.models import prediction_sets, probabilities
 from gpflow_ilr.models.batches import DataMark, as_batch, missing_num_data
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.posterior import cache_type
 from gpflow_ilr.models.shared_marginals import shared_marginals
-from gpflow_ilr.models.uncached_posterior import UncachedPosterior
+from gpflow_ilr.models.svgp_posterior import SVGPPosterior
 from gpflow_ilr.models.warm_start import variational_start
 
 __all__ = ["ClassifierSVGP", "ILRSVGP", "SoftmaxSVGP"]
@@ -104,7 +103,9 @@ class ClassifierSVGP(SVGP):
         shared = not isinstance(self.kernel, MultioutputKernel) and self.q_sqrt.shape.rank == 3
         if full_cov or full_output_cov or not shared or X.shape.rank != 2:
             with safe_jitter(self._inducing_variance):
-                return super().predict_f(X, full_cov, full_output_cov)
+                theirs = super().posterior(PrecomputeCacheType.NOCACHE)
+                mean, variance = theirs.fused_predict_f(X, full_cov, full_output_cov)
+            return finite_or_error(mean, "K_uu"), variance
         mean, variance = shared_marginals(
             X, self.kernel, self.inducing_variable, self.q_mu, self.q_sqrt, self.whiten
         )
@@ -135,21 +136,16 @@ class ClassifierSVGP(SVGP):
         if self.whiten:  # p is the standard normal
             return super().prior_kl()
         with safe_jitter(self._inducing_variance):
-            return super().prior_kl()
+            return finite_or_error(super().prior_kl(), "K_uu")
 
     def posterior(
         self, precompute_cache: PrecomputeCacheType | str | None = PrecomputeCacheType.TENSOR
-    ) -> BasePosterior | UncachedPosterior:
-        """GPflow's posterior, which keeps the matrices that do not depend on new inputs.
+    ) -> SVGPPosterior:
+        """A posterior that keeps what does not depend on new inputs, and predicts as the model.
 
-        In float32 nothing is kept, see :mod:`gpflow_ilr.models.uncached_posterior`.
-
-        :param precompute_cache: what to keep, and how.
+        :param precompute_cache: what to keep, and how: ``"tensor"``, ``"variable"`` or ``"nocache"``.
         """
-        kind = cache_type(precompute_cache)
-        if kind != PrecomputeCacheType.NOCACHE and default_float() == np.float32:
-            return UncachedPosterior(self)
-        return super().posterior(kind)
+        return SVGPPosterior(self, cache_type(precompute_cache))
 
     # Training
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-from gpflow import covariances, kernels
-from gpflow.base import MeanAndVariance
+from gpflow import kernels
 from gpflow.kernels import Kernel, Product, SeparateIndependent, SharedIndependent
 from gpflow.mean_functions import Constant as ConstantMean
 from gpflow.mean_functions import Product as ProductMean
 from gpflow.mean_functions import Zero
 from gpflow.utilities import deepcopy, set_trainable
 
-from gpflow_ilr.collapsed.bound import WhitenedPosterior
-from gpflow_ilr.linalg.evidence import spd_inverse
 from gpflow_ilr.linalg.inverse_factors import cholesky_or_error
-from gpflow_ilr.linalg.jitter import absolute_jitter, relative_jitter
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 
 __all__ = ["scaled_kernel", "variational_start"]
@@ -41,11 +37,11 @@ def variational_start(model: CollapsedClassifier, scale: float) -> dict[str, Any
             f"{', '.join(map(str, sorted(sizes)))}. Use sets of one size."
         )
     q_mu, q_sqrt = [], []
-    for span, q in zip(spans, model.whitened_posteriors(), strict=True):
-        mean, covariance = _rewhitened(q, covariances.Kuu(span.inducing, span.kernel), scale)
+    for q in model.whitened_posteriors():  # whitened with the same jitter as an SVGP's
+        covariance = q.covariance(tf.eye(q.mean.shape[0], dtype=q.mean.dtype))
         root = cholesky_or_error(covariance, "the covariance of q(u)")
-        q_mu.append(mean)
-        q_sqrt.append(tf.repeat(root, mean.shape[1] // root.shape[0], axis=0))
+        q_mu.append(q.mean)
+        q_sqrt.append(tf.repeat(root, q.mean.shape[1] // root.shape[0], axis=0))
     mean_function = None
     if type(model.mean_function) is not Zero:
         factor = ConstantMean([scale])
@@ -58,28 +54,6 @@ def variational_start(model: CollapsedClassifier, scale: float) -> dict[str, Any
         "q_mu": tf.concat(q_mu, axis=1),
         "q_sqrt": tf.concat(q_sqrt, axis=0),
     }
-
-
-def _rewhitened(q: WhitenedPosterior, K_uu: tf.Tensor, scale: float) -> MeanAndVariance:
-    """Mean [M, P] and covariance [1 or P, M, M] of q(u), whitened as GPflow will whiten it.
-
-    The collapsed model has L Lᵀ = K_uu + j I with a jitter j relative to its kernel, GPflow's SVGP
-    R Rᵀ = K_uu + j' I with an absolute one (here in the units of K_uu). In near-singular directions
-    of K_uu that is not the same. With T = Rᵀ L⁻ᵀ and δ = j − j', N(T m, T S Tᵀ + δ (δ I + RᵀR)⁻¹)
-    predicts through R, at all inputs, what N(m, S) predicts through L.
-    """
-    identity = tf.eye(K_uu.shape[0], dtype=K_uu.dtype)
-    variance = tf.reduce_mean(tf.linalg.diag_part(K_uu))
-    absolute = absolute_jitter(scale**2 * variance) / scale**2
-    R = cholesky_or_error(K_uu + absolute * identity, "K_uu")
-    # For δ < 0 the second term is left out, for it may be more than there is to take away.
-    delta = tf.maximum(relative_jitter() * variance - absolute, 0.0)
-    T_transposed = tf.matmul(q.L_inv, R)
-    excess = delta * spd_inverse(delta * identity + tf.matmul(R, R, transpose_a=True))
-    return (
-        tf.matmul(T_transposed, q.mean, transpose_a=True),
-        q.covariance(T_transposed) + excess,
-    )
 
 
 def scaled_kernel(kernel: Kernel, factor: float) -> Kernel:

@@ -216,7 +216,8 @@ class _Search:
             seen |= held_out
             nll = np.stack([label_nll(each[seen], self.y[seen]) for each in p[:most_steps]])
             weights = self.candidates.relative_weights[seen]
-            best = int(np.argmin(nll @ weights))
+            total = nll @ weights
+            best = int(np.argmax(total <= np.min(total) + 1e-9 * np.sum(weights)))  # the first
             # Later folds need not go where those before have long been past their best.
             most_steps = min(most_steps, 2 * (best + 1) + FURTHER)
             if self.candidates.is_hopeless(nll[best], seen):

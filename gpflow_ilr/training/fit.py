@@ -137,15 +137,29 @@ def fit(
                 steps = Steps(loss.closure, variables, learning_rate, q, natural_step, whole)
                 return take_steps(steps, watch, max_iterations)
             is_stale = getattr(model, "has_stale_neighbours", lambda: False)
-            closure = loss.closure
+            closure, rounds = loss.closure, []
+
+            def present() -> float:
+                """The loss of neighbours that are sought anew, once: not worth a trace."""
+                return float(training_loss(model, data, batch_size, seed, compile=False).closure())
+
             for _ in range(_ROUNDS):
                 lbfgs = LBFGS(closure, variables, compile)
                 ending = lbfgs.train(watch, max_iterations, by_loss=by_evaluation)
                 if by_evaluation:
                     watch.restore()
                 if not is_stale():
+                    rounds.append(watch.best)
                     break
                 closure = training_loss(model, data, batch_size, seed, compile).closure
+                rounds.append(watch.best._replace(value=present()))
+            if (
+                by_evaluation
+            ):  # losses of different neighbours do not compare: these are of their own
+                watch.best = min(rounds, key=lambda best: best.value)
+                watch.restore()
+                if is_stale():
+                    present()
             return ending
 
         success, message, failed = watch.run(train)
@@ -156,8 +170,8 @@ def fit(
         method=method,
         success=success,
         message=message,
-        fun=watch.smallest,
-        best_step=watch.best_step,
+        fun=watch.best.value,
+        best_step=watch.best.step,
         losses=np.array(watch.losses),
         validation=looks,
         seconds=watch.seconds,
@@ -183,9 +197,9 @@ def _criterion(
 def _warn(reason: str, watch: Watch, what: str) -> None:
     kept = (
         "the parameters it began with"
-        if watch.best_step == 0
-        else f"the best parameters of {watch.num_steps} steps, those of step {watch.best_step} "
-        f"({what} {watch.smallest:.6g})"
+        if watch.best.step == 0
+        else f"the best parameters of {watch.num_steps} steps, those of step {watch.best.step} "
+        f"({what} {watch.best.value:.6g})"
     )
     warnings.warn(
         f"Training stopped early: {reason.rstrip('.')}. The model has {kept}.",

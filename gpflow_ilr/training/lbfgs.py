@@ -50,7 +50,7 @@ class LBFGS(Scipy):
         def note(loss: float) -> None:
             if by_loss and np.isfinite(loss):
                 if not any(seen):
-                    watch.smallest = np.inf
+                    watch.best = watch.best._replace(value=np.inf)
                 watch.offer(loss, watch.num_steps + bool(seen))
             seen.append(bool(np.isfinite(loss)))
 

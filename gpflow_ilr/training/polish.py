@@ -138,9 +138,9 @@ def polish(
     _, reason, _ = watch.run(lambda: take_steps(steps, watch, max_steps, recover=True))
     return Polish(
         nll_before=watch.looks[0][1],
-        nll_after=watch.smallest,
+        nll_after=watch.best.value,
         num_steps=watch.num_steps,
-        best_step=watch.best_step,
+        best_step=watch.best.step,
         seconds=watch.seconds,
         reason=reason,
     )

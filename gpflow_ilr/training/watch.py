@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-__all__ = ["FAILURES", "NotFinite", "Observer", "Stop", "Watch"]
+__all__ = ["Best", "FAILURES", "NotFinite", "Observer", "Stop", "Watch"]
 
 _LEAST_GAIN = 1e-4
 
@@ -31,6 +32,14 @@ FAILURES = (NotFinite, tf.errors.InvalidArgumentError)
 """What is raised where a step fails numerically."""
 
 Observer = Callable[["Watch"], None]
+
+
+class Best(NamedTuple):
+    """The best state so far: its criterion, its step, and the values of the variables."""
+
+    value: float
+    step: int
+    state: Sequence[np.ndarray]
 
 
 class Watch:
@@ -58,12 +67,11 @@ class Watch:
     ) -> None:
         self.losses: list[float] = []
         self.looks: list[tuple[int, float]] = []
-        self.smallest, self.best_step = np.inf, 0
         self._variables, self._criterion = list(variables), criterion
         self._check_every, self._max_steps = check_every, max_steps
         self._patience, self._max_seconds = patience, max_seconds
         self._observers = observers
-        self._best = self._state()
+        self.best = Best(np.inf, 0, self._state())
         self._fruitless = 0
         self._start = time.perf_counter()
 
@@ -87,7 +95,7 @@ class Watch:
             if self._check_every is not None:
                 value = float(self._criterion(self.losses))
                 self.looks.append((0, value))
-                self.smallest = value if np.isfinite(value) else np.inf
+                self.best = self.best._replace(value=value if np.isfinite(value) else np.inf)
             try:
                 success, message = train()
             except Stop as stop:
@@ -95,7 +103,7 @@ class Watch:
             if self._check_every is not None and self.looks[-1][0] != self.num_steps:
                 self._look()
         except (KeyboardInterrupt, *FAILURES) as error:
-            if not self.losses and np.isinf(self.smallest):
+            if not self.losses and np.isinf(self.best.value):
                 raise
             interrupted = isinstance(error, KeyboardInterrupt)
             reason = "it was interrupted" if interrupted else str(error).strip().split("\n")[0]
@@ -135,15 +143,15 @@ class Watch:
         :param value: of the criterion; NaN is never the best.
         :param step: whose state this is.
         """
-        if value < self.smallest:
+        if value < self.best.value:
             state = self._state()
             if not all(np.isfinite(x).all() for x in state):
                 raise NotFinite(f"a parameter is not finite after step {step}")
-            self.smallest, self.best_step, self._best = float(value), step, state
+            self.best = Best(float(value), step, state)
 
     def restore(self) -> None:
         """Give the variables the best values."""
-        for variable, value in zip(self._variables, self._best, strict=True):
+        for variable, value in zip(self._variables, self.best.state, strict=True):
             variable.assign(value)
 
     def _state(self) -> list[np.ndarray]:
@@ -154,7 +162,7 @@ class Watch:
         if not np.isfinite(value):
             raise NotFinite(f"the criterion after step {self.num_steps} is {value}")
         self.looks.append((self.num_steps, value))
-        self._fruitless = 0 if value < self.smallest - _LEAST_GAIN else self._fruitless + 1
+        self._fruitless = 0 if value < self.best.value - _LEAST_GAIN else self._fruitless + 1
         self.offer(value, self.num_steps)
 
     def _tell(self) -> None:

@@ -235,3 +235,11 @@ def test_latents_far_below_zero_do_not_break_a_sweep(rng):
     sampler = GibbsSampler(LogisticSoftmaxLink.logistic(3), y, K[None], np.zeros((12, 3)))
     F = sampler.sweep(np.full((12, 3), -500.0), rng)
     assert np.all(np.isfinite(F))
+
+
+def test_latents_that_are_not_finite_are_refused(rng):
+    sampler = GibbsSampler(
+        LogisticSoftmaxLink.logistic(2), np.arange(2), np.eye(2)[None], np.zeros((2, 2))
+    )
+    with pytest.raises(ValueError, match="latents that are not finite"):
+        sampler.sweep(np.array([[0.0, np.nan], [1.0, 2.0]]), rng)

@@ -15,7 +15,7 @@ from gpflow_ilr.augmented.likelihoods import (
     BijectiveSoftmaxLikelihood,
     LogisticSoftmaxLikelihood,
 )
-from gpflow_ilr.expectations import GaussHermite, MonteCarlo, Sobol
+from gpflow_ilr.expectations import GaussHermite, MonteCarlo, Sobol, default_rule
 from tests.augmented.reference import (
     SETTINGS,
     coordinate_ascent,
@@ -186,15 +186,16 @@ def test_predictions_integrate_over_the_latents(name, likelihood, rng):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_probability_that_underflows_costs_the_log_of_the_smallest_number(likelihood, dtype):
+def test_a_probability_that_underflows_has_its_own_logarithm(likelihood, dtype):
     m = np.tile(np.array([-2000.0, 1.0, 1.0], dtype)[: likelihood.latent_dim], (3, 1))
     v, y = np.ones_like(m), np.arange(3)[:, None]
     p = likelihood.predict_mean_and_var(None, m, v)[0].numpy()
     assert np.all(p[:, 0] == 0)
     density = likelihood.predict_log_density(None, m, v, y)
-    assert_allclose(density, [np.log(np.finfo(dtype).tiny), *np.log(p[0, 1:])], rtol=1e-6)
-    # Where no probability is averaged there is nothing to underflow.
     log_prob = likelihood.log_prob(None, m, y)
+    # E[σ(f)/…] is E[e^f/…] down there: e^½ times its value at the mean, but for the other latents.
+    assert_allclose(density[0], log_prob[0] + 0.5, atol=0.1)
+    assert_allclose(density[1:], np.log(p[0, 1:]), rtol=1e-6)
     assert_allclose(log_prob[0], -2000, rtol=1e-3)
     assert_allclose(np.exp(log_prob), likelihood.conditional_mean(None, m)[0], rtol=1e-6)
 
@@ -285,7 +286,7 @@ def test_no_free_class_of_the_bijective_softmax_is_predicted_above_two_thirds():
 def test_binary_models_have_two_latents_and_one():
     assert LogisticSoftmaxLikelihood(2).latent_dim == 2
     assert BijectiveSoftmaxLikelihood(2).latent_dim == 1
-    assert BijectiveSoftmaxLikelihood(2).nodes == GaussHermite()
+    assert BijectiveSoftmaxLikelihood(2).nodes == default_rule(1)
 
 
 def test_bad_arguments_are_refused_with_a_sentence():
@@ -295,3 +296,13 @@ def test_bad_arguments_are_refused_with_a_sentence():
         LogisticSoftmaxLikelihood(3, nodes=64)
     with pytest.raises(ValueError, match="num_classes must be at least 2"):
         BijectiveSoftmaxLikelihood(1)
+
+
+def test_infinite_latents_of_other_classes_leave_a_label_alone(likelihood):
+    F = np.array([[-np.inf, 1.0, 2.0][: likelihood.latent_dim]])
+    labels = np.array([[1]])
+    finite = likelihood.log_prob(None, np.where(np.isinf(F), -800.0, F), labels)
+    assert_allclose(likelihood.log_prob(None, F, labels), finite, rtol=1e-14)
+    rows = np.array([[0.0, 0.25, 0.75]])
+    finite = likelihood.log_prob(None, np.where(np.isinf(F), -800.0, F), rows)
+    assert_allclose(likelihood.log_prob(None, F, rows), finite, rtol=1e-14)

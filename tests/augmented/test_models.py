@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from gpflow_ilr.augmented.models import BijectiveSoftmaxGP, LogisticSoftmaxGP
 from tests.augmented.reference import three_blobs
-from tests.augmented.small_models import LENGTHSCALE, VARIANCE, XNEW, build, kernel
+from tests.augmented.small_models import LENGTHSCALE, MODELS, VARIANCE, XNEW, build, kernel
 
 SHORT_CHAINS = pytest.mark.filterwarnings("ignore:The chains disagree")
 
@@ -127,6 +127,45 @@ def test_predicting_before_sampling_says_what_to_do():
         build("BSM").sample_more(5)
 
 
+@pytest.mark.parametrize("change", ["X", "labels", "rows"])
+def test_samples_of_other_data_are_refused(change, fitted):
+    model = deepcopy(fitted[0])
+    before = model.predict_y(XNEW)[0]
+    X, Y = (x.numpy() for x in model.data)
+    model.data = {
+        "X": (1.1 * X, Y),
+        "labels": (X, (Y + 1) % 3),
+        "rows": (X[:-1], Y[:-1]),
+    }[change]
+    for call in (lambda: model.predict_y(XNEW), lambda: model.sample_more(5)):
+        with pytest.raises(RuntimeError, match=r"call model.sample\(\) again"):
+            call()
+    model.data = (X, Y)
+    assert_array_equal(model.predict_y(XNEW)[0], before)
+
+
+def test_inputs_that_are_moved_together_take_the_samples_with_them(fitted):
+    model = deepcopy(fitted[0])
+    before = model.predict_y(XNEW)[0]
+    X, Y = (x.numpy() for x in model.data)
+    model.data = (X + 0.5, Y)  # of a stationary kernel the posterior is the same
+    assert_allclose(model.predict_y(XNEW + 0.5)[0], before, rtol=1e-6)
+
+
+def test_chains_of_other_labels_or_classes_are_refused(fitted):
+    model, name, _ = fitted
+    X, Y = (x.numpy() for x in model.data)
+    others = [
+        MODELS[name]((X, (Y + 1) % 3), kernel(), num_classes=3),
+        build(name, class_scaling=[1.0, 2.0, 3.0]),
+        MODELS["BSM" if name == "LSM" else "LSM"]((X, Y), kernel(), num_classes=3),
+    ]
+    for other in others:
+        other.chains = model.chains
+        with pytest.raises(RuntimeError, match=r"other labels, classes or class_scaling"):
+            other.predict_y(XNEW)
+
+
 @pytest.mark.parametrize("change", ["value", "object"])
 def test_samples_of_another_kernel_are_refused(change, fitted):
     model = deepcopy(fitted[0])
@@ -160,3 +199,14 @@ def test_bad_input_is_refused_with_a_sentence():
     for name in ("num_samples", "num_chains", "thinning", "num_burnin"):
         with pytest.raises(ValueError, match=f"{name} must be an integer"):
             build("LSM").sample(**{name: -1})
+
+
+@SHORT_CHAINS
+@pytest.mark.parametrize("variance", [2e5, 1e8])
+@pytest.mark.parametrize("name", MODELS)
+def test_kernels_of_huge_variance_are_sampled(name, variance):
+    model = build(name, kernel=gpflow.kernels.SquaredExponential(variance, LENGTHSCALE))
+    model.sample(num_samples=20, num_burnin=5, num_chains=1)
+    p = model.predict_y(XNEW)[0].numpy()
+    assert np.all(np.isfinite(p))
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)

@@ -64,6 +64,35 @@ def test_draws_have_the_moments_and_laplace_transform_of_the_distribution(draw, 
         assert abs(z_score(np.exp(-t * omega), laplace(t, b, c))) < 4
 
 
+@pytest.mark.parametrize("b", [1.0, 2.0, 15.0, 50.0, 300.0, 1e8])
+@pytest.mark.parametrize("c", [24.0, 26.0, -40.0, 300.0, 690.0, 710.0, 1e3, 1e6])
+@pytest.mark.parametrize("package", [True, False])
+def test_draws_of_large_tilts_have_the_moments_of_the_distribution(
+    b, c, package, rng, request, recwarn
+):
+    if not package:
+        request.getfixturevalue("without_package")
+    omega = draw_polya_gamma(np.full(NUM_DRAWS, b), c, rng)
+    mean = polya_gamma_mean(b, c)
+    assert abs(z_score(omega, mean)) < 4
+    # b (sinh c − c)/(4c³ cosh²(c/2)) for c too large for sinh, its relative error 2c e^−c.
+    assert abs(z_score((omega - mean) ** 2, b / (2.0 * abs(c) ** 3))) < 4
+
+
+def test_the_inverse_gaussian_distribution_takes_over_without_a_step():
+    """(cosh(c/2)/cosh √((c²/2 + t)/2))^b beside exp(b/2 (c − √(c² + 2t))), that of its limit."""
+    c, t = 25.0, np.array([0.5, 5.0, 50.0])
+    for b in (1.0, 7.0, 50.0):
+        limit = np.exp(0.5 * b * (c - np.sqrt(c**2 + 2.0 * t)))
+        np.testing.assert_allclose(laplace(t, b, c), limit, rtol=b * 1e-10)
+
+
+@pytest.mark.parametrize(("b", "c"), [(1.0, np.nan), (1.0, np.inf), (np.nan, 1.0), (np.inf, 1.0)])
+def test_what_is_not_finite_is_refused(b, c, rng):
+    with pytest.raises(ValueError, match=r"not finite.*Lower the kernel's variance"):
+        draw_polya_gamma(np.array([1.0, b]), np.array([1.0, c]), rng)
+
+
 @pytest.mark.parametrize("draw", [draw_polya_gamma, polya_gamma_by_series])
 def test_shape_zero_gives_zero(draw, rng):
     omega = draw(np.array([[0.0, 1.0], [2.0, 0.0]]), np.array([3.0, -1.0]), rng)

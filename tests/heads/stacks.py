@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gpflow
@@ -82,7 +82,11 @@ class Stack:
         model = self.keras.Sequential([self.backbone(dtype), head])
         model.build((None, 4))
         head.adapt(np.asarray(model.layers[0](X)))
-        head.gp.q_mu.assign(np.random.default_rng(2).normal(size=head.gp.q_mu.shape))
+        mean = np.random.default_rng(2).normal(size=head.gp.q_mu.shape)
+        if head.objective == "code":
+            head.gp.q.assign(np.concatenate([mean, head.gp.q_sqrt], axis=1))
+        else:
+            head.gp.q_mu.assign(mean)
         return model
 
     def compiled(self, model: Any, loss: Any = None, rate: float = 0.02, **options: Any) -> Any:
@@ -97,8 +101,8 @@ STACKS = {
 }
 
 
-def svgp_by_hand(head: Any) -> gpflow.models.SVGP:
-    """GPflow's own SVGP with the parameters of a head."""
+def loss_by_hand(head: Any, features: Any) -> float:
+    """−ELBO per row of GPflow's own SVGP with the parameters of a head."""
     gp = head.gp
     model = gpflow.models.SVGP(
         gpflow.kernels.SquaredExponential(),
@@ -112,4 +116,7 @@ def svgp_by_hand(head: Any) -> gpflow.models.SVGP:
     model.q_mu.assign(gp.q_mu)
     model.q_sqrt.assign(gp.q_sqrt)
     model.likelihood.W.assign(gp.likelihood.W)
-    return model
+    # GPflow's jitter is absolute, that of the head is a share of its variance.
+    jitter = head.jitter * gp.kernel.variance.numpy()
+    with gpflow.config.as_context(replace(gpflow.config.config(), jitter=jitter)):
+        return -model.elbo((features, Y[:, None])).numpy() / N

@@ -4,24 +4,27 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.kullback_leiblers import gauss_kl
 
-from gpflow_ilr.heads.whitening import covariances, marginals
+from gpflow_ilr.heads.whitening import covariances, whitened_terms
 from gpflow_ilr.linalg.jitter import relative_jitter
 
 RNG = np.random.default_rng(0)
 Z, X = (tf.Variable(RNG.normal(size=(n, 3))) for n in (5, 8))
-Q_MU, S = tf.Variable(RNG.normal(size=(5, 2))), tf.Variable(np.tril(RNG.normal(size=(5, 5))))
-WEIGHTS = RNG.normal(size=(8, 2)), RNG.normal(size=(8, 1))
+Q = tf.Variable(RNG.normal(size=(5, 2 + 5)))
+WEIGHTS = RNG.normal(size=(8, 2)), RNG.normal(size=(8, 1)), 0.7
 
 
-def plainly(kernel: gpflow.kernels.Kernel) -> tuple[tf.Tensor, tf.Tensor]:
+def plainly(kernel: gpflow.kernels.Kernel) -> tuple[tf.Tensor, ...]:
+    q_mu, S = Q[:, :2], tf.linalg.band_part(Q[:, 2:], -1, 0)
     K_uu = kernel(Z)
     jitter = relative_jitter() * tf.reduce_mean(tf.linalg.diag_part(K_uu))
     L = tf.linalg.cholesky(K_uu + jitter * tf.eye(5, dtype=K_uu.dtype))
     A = tf.linalg.triangular_solve(L, kernel(Z, X))
     spread = tf.matmul(S, A, transpose_a=True)
     explained = tf.reduce_sum(tf.square(A) - tf.square(spread), axis=0)
-    return tf.matmul(A, Q_MU, transpose_a=True), explained[:, None]
+    kl = gauss_kl(q_mu, tf.stack(2 * [S * tf.sign(tf.linalg.diag_part(S))]))
+    return tf.matmul(A, q_mu, transpose_a=True), explained[:, None], kl
 
 
 @pytest.mark.parametrize(
@@ -36,14 +39,14 @@ def plainly(kernel: gpflow.kernels.Kernel) -> tuple[tf.Tensor, tf.Tensor]:
 def test_values_and_gradients_are_those_of_the_plain_formulas(
     kernel: gpflow.kernels.Kernel,
 ) -> None:
-    sources = [Z, X, Q_MU, S, *kernel.trainable_variables]
+    sources = [Z, X, Q, *kernel.trainable_variables]
     with tf.GradientTape(persistent=True) as tape:
         found = covariances(kernel, Z, X)
-        ours = marginals(found.uu, found.fu, Q_MU, S)
+        ours = whitened_terms(found.uu, found.fu, Q)
         theirs = plainly(kernel)
         sums = [
-            sum(tf.reduce_sum(w * x**2) for w, x in zip(WEIGHTS, pair, strict=True))
-            for pair in (ours, theirs)
+            sum(tf.reduce_sum(w * x**2) for w, x in zip(WEIGHTS, terms, strict=True))
+            for terms in (ours, theirs)
         ]
     ours = (*ours, found.ff + tf.zeros([8, 1], X.dtype))
     theirs = (*theirs, kernel(X, full_cov=False)[:, None])

@@ -146,8 +146,35 @@ def test_a_probability_that_underflows_leaves_other_labels_alone(kind: type[Link
     value = likelihood.predict_log_density(None, F, np.full_like(F, 1e-6), np.array([[0]]))
     np.testing.assert_allclose(value, 0.0, atol=1e-12)
     other = likelihood.predict_log_density(None, F, np.full_like(F, 1e-6), np.array([[1]]))
-    assert np.isfinite(other)
-    assert other < -700.0
+    np.testing.assert_allclose(other, likelihood.log_prob(None, F, np.array([[1]])), rtol=1e-6)
+    assert other < -1900.0
+
+
+@pytest.mark.parametrize("num_classes", [2, K])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_log_densities_and_their_gradients_have_no_floor(
+    num_classes: int, jit_compile: bool
+) -> None:
+    likelihood = ILRLikelihood(num_classes)
+    F = tf.constant(2000.0 * likelihood.link.numpy()[:1])
+    labels = [np.array([[1]]), np.eye(num_classes)[[1]]]
+
+    for Y in labels:
+
+        @tf.function(jit_compile=jit_compile)
+        def both(F: tf.Tensor, Y: np.ndarray = Y) -> tuple[tf.Tensor, tf.Tensor]:
+            with tf.GradientTape() as tape:
+                tape.watch(F)
+                value = likelihood.predict_log_density(None, F, 0.01 * tf.ones_like(F), Y)
+            return value, tape.gradient(value, F)
+
+        value, gradient = both(F)
+        # Where one class is certain, log π_1 is linear: (C_1 − C_0)f, plus half its variance.
+        contrast = (likelihood.link[1] - likelihood.link[0]).numpy()
+        np.testing.assert_allclose(
+            value, F.numpy() @ contrast + 0.005 * contrast @ contrast, atol=0.01
+        )
+        np.testing.assert_allclose(gradient[0], contrast, rtol=0.05, atol=0.1)
 
 
 @pytest.mark.parametrize("kind", KINDS)

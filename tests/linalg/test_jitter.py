@@ -8,7 +8,13 @@ import numpy as np
 import tensorflow as tf
 from check_shapes import disable_check_shapes
 
-from gpflow_ilr.linalg.jitter import FLOAT32_JITTER, absolute_jitter, least_noise, relative_jitter
+from gpflow_ilr.linalg.jitter import (
+    FLOAT32_JITTER,
+    absolute_jitter,
+    least_noise,
+    relative_jitter,
+    safe_jitter,
+)
 
 
 @contextmanager
@@ -18,16 +24,24 @@ def precision(dtype: type, jitter: float = 1e-6) -> Iterator[None]:
         yield
 
 
-def test_jitter_is_gpflows_in_float64_and_has_a_floor_in_float32() -> None:
-    variance = tf.constant([0.5, 40.0])
-    for dtype, jitter, relative, absolute in (
-        (np.float64, 1e-6, 1e-6, 1e-6),
-        (np.float32, 1e-6, 1e-4, [0.5e-4, 40e-4]),
-        (np.float32, 1e-3, 1e-3, [1e-3, 4e-3]),
+def test_jitter_is_relative_and_has_a_floor_in_float32() -> None:
+    for dtype, jitter, relative in (
+        (np.float64, 1e-6, 1e-6),
+        (np.float32, 1e-6, 1e-4),
+        (np.float32, 1e-3, 1e-3),
     ):
         with precision(dtype, jitter):
             assert relative_jitter() == relative
-            np.testing.assert_allclose(absolute_jitter(variance), absolute, rtol=1e-6)
+            found = absolute_jitter(tf.constant([0.5, 40.0, 1e10], dtype))
+            expected = relative * np.array([0.5, 40.0, 1e10])
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+            assert np.all(absolute_jitter(tf.constant(0.0, dtype)) > 0.0)
+
+
+def test_gpflows_own_code_gets_it_too() -> None:
+    with precision(np.float64), safe_jitter(lambda: tf.constant(40.0, tf.float64)):
+        np.testing.assert_allclose(gpflow.config.default_jitter(), 4e-5, rtol=1e-12)
+    assert gpflow.config.default_jitter() == 1e-6
 
 
 def test_each_of_several_matrices_has_a_least_noise_of_its_own() -> None:

@@ -6,6 +6,7 @@ import gpflow
 import numpy as np
 import pytest
 import tensorflow as tf
+from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_ilr.collapsed.kept import NUM_PROBES
 from tests.models.oracles import COLLAPSED, XNEW, K, X, Y, blobs, build, kernel, one_hot
@@ -261,6 +262,54 @@ def test_an_earlier_posterior_keeps_the_old_rows_until_it_is_updated():
             posterior.predict_f(XNEW)[0], build("ILRSGPR").predict_f(XNEW)[0], atol=1e-8
         )
         model.forget(X[12:], Y[12:])
+
+
+def compiled_probabilities(model: Any) -> Any:
+    return tf.function(lambda X: model.predict_y(X)[0], autograph=False)
+
+
+def compiled_loss(model: Any) -> Any:
+    closure = model.training_loss_closure()
+    return lambda _: closure()
+
+
+@pytest.mark.parametrize("compiled", [compiled_probabilities, compiled_loss])
+@pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR"])
+def test_what_was_compiled_keeps_the_old_rows_until_it_is_compiled_again(name, compiled):
+    model = build(name, data=(X[:12], Y[:12]))
+    old = compiled(model)
+    first = old(XNEW)
+    model.update(X[12:], Y[12:])
+    np.testing.assert_array_equal(old(XNEW), first)
+    whole = compiled(model)
+    np.testing.assert_allclose(whole(XNEW), compiled(build(name))(XNEW), rtol=1e-8)
+    model.forget(X[12:], Y[12:])
+    assert np.max(np.abs(whole(XNEW) - first)) > 1e-3  # the forgotten rows are still in it
+    np.testing.assert_allclose(compiled(model)(XNEW), first, rtol=1e-8)
+
+
+def test_what_was_compiled_of_a_posterior_in_variables_follows_its_update():
+    model = build("ILRSGPR", data=(X[:12], Y[:12]))
+    posterior = model.posterior("variable")
+    compiled = compiled_probabilities(posterior)
+    compiled(XNEW)
+    for change, rows in ((model.update, slice(12, None)), (model.forget, slice(3, 9))):
+        change(X[rows], Y[rows])
+        posterior.update_cache()
+        np.testing.assert_allclose(compiled(XNEW), model.predict_y(XNEW)[0], rtol=1e-12)
+
+
+def test_a_posterior_whose_variables_cannot_follow_says_so_and_stays_as_it_was():
+    model = build("ILRGPR", data=(X[:12], Y[:12]))
+    posterior = model.posterior("variable")
+    before = posterior.predict_f(XNEW)[0]
+    model.update(X[12:], Y[12:])
+    with pytest.raises(ValueError, match=r"as long as the rows.*Take another, model.posterior\(\)"):
+        posterior.update_cache()
+    np.testing.assert_array_equal(posterior.predict_f(XNEW)[0], before)
+    posterior.update_cache(PrecomputeCacheType.TENSOR)
+    posterior.update_cache(PrecomputeCacheType.VARIABLE)  # new ones
+    np.testing.assert_allclose(posterior.predict_f(XNEW)[0], model.predict_f(XNEW)[0], rtol=1e-9)
 
 
 def test_deep_copies_stream_independently():

@@ -73,6 +73,14 @@ def latent_samples(model: Any, rng: Any) -> Any:
 # The common case
 
 
+@pytest.fixture
+def small_jitter():
+    """Ours is relative to the kernel's variance, GPflow's is not, nor has it a gradient."""
+    with gpflow.config.as_context(gpflow.config.Config(jitter=1e-13)):
+        yield
+
+
+@pytest.mark.usefixtures("small_jitter")
 @pytest.mark.parametrize(
     ("name", "options"),
     [("ILR", {}), ("softmax", {}), ("ILR", {"q_diag": True}), ("softmax", {"whiten": False})],
@@ -105,6 +113,7 @@ def test_model_is_gpflows_svgp_with_our_likelihood(name, options):
         assert np.max(np.abs(a)) > 1e-6  # W among them
 
 
+@pytest.mark.usefixtures("small_jitter")
 def test_two_classes_are_gpflows_bernoulli():
     # H = (1, −1)/√2, so p(y = 1) = σ(−√2 f).
     model = with_random_q(ILRSVGP(kernel(), Z, num_classes=2, mixing=False))
@@ -150,6 +159,7 @@ def test_every_way_to_say_the_same_prior_gives_the_same_model(k, inducing):
     assert_same(evaluated(ilr(inducing(), k())), plain_prediction())
 
 
+@pytest.mark.usefixtures("small_jitter")
 @pytest.mark.parametrize(("separate_inducing", "whiten"), [(True, False), (False, True)])
 def test_separate_kernels_and_inducing_inputs_are_separate_gps(separate_inducing, whiten):
     kernels = [kernel(0.5 + i) for i in range(K - 1)]
@@ -213,6 +223,7 @@ def test_kernels_and_inducing_inputs_that_do_not_fit_are_refused(k, inducing, er
 # The mixing matrix
 
 
+@pytest.mark.usefixtures("small_jitter")
 def test_probabilities_with_mixing_are_exact_and_coregionalization_is_not():
     W = np.array([[1.5, 1.0, 0.5], [-1.0, 1.5, 0.5], [1.0, 0.0, -1.5]])
     model = ilr(nodes=Sobol(4096))
@@ -289,3 +300,41 @@ def test_a_copy_predicts_the_same_and_is_independent():
     copy.likelihood.W.assign(0.0 * copy.likelihood.W)
     np.testing.assert_allclose(copy.predict_y(XNEW)[0], 1.0 / K)
     np.testing.assert_array_equal(model.predict_y(XNEW)[0], before)
+
+
+# Matrices that have no factor
+
+
+def of_one_or_separate(k: Any, inducing: Any, separate: bool, whiten: bool) -> Any:
+    copies = [gpflow.utilities.deepcopy(k) for _ in range(K - 1)]
+    k = SeparateIndependent(copies) if separate else k
+    return ILRSVGP(k, inducing, num_classes=K, num_data=N, whiten=whiten)
+
+
+@pytest.mark.parametrize("separate", [False, True])
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("name", ["linear", "duplicates"])
+def test_scales_and_duplicates_that_the_collapsed_model_stands_are_no_trouble(
+    name, whiten, separate
+):
+    inputs = np.random.default_rng(0).normal(size=(N, 2))
+    if name == "linear":
+        inputs *= 1e5
+        k, inducing = gpflow.kernels.Linear(), inputs[:10]
+    else:
+        k, inducing = gpflow.kernels.SquaredExponential(1e10), np.tile(inputs[:8], (4, 1))
+    model = of_one_or_separate(k, inducing, separate, whiten)
+    assert np.isfinite(model.training_loss((inputs, Y)))
+    p = model.predict_y(inputs)[0].numpy()
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("whiten", [True, False])
+@pytest.mark.parametrize("separate", [False, True])
+def test_a_matrix_without_a_factor_is_an_error_in_every_model(separate, whiten):
+    model = of_one_or_separate(kernel(), Z, separate, whiten)
+    words = "Cholesky factor of K_uu is not finite.*Remedies"
+    with gpflow.config.as_context(gpflow.config.Config(jitter=-1.0)):
+        for call in (lambda: model.training_loss((X, Y)), lambda: model.predict_y(XNEW)):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=words):
+                call()

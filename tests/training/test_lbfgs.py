@@ -35,7 +35,7 @@ def test_it_is_gpflows_and_the_trace_has_every_iteration() -> None:
     assert message == expected.message
     np.testing.assert_array_equal(ours, theirs)
     np.testing.assert_allclose(watch.losses, expected.loss_history, rtol=1e-12)
-    assert watch.smallest == min(watch.losses)
+    assert watch.best.value == min(watch.losses)
 
 
 def test_observers_find_the_variables_where_the_iteration_ended() -> None:
@@ -51,9 +51,9 @@ def test_by_looks_the_best_look_is_kept() -> None:
     target = np.array([-1.0, 1.0])  # on the way to the minimum
     watch = Watch([x], lambda _: float(tf.norm(x - target)), check_every=1, max_steps=100)
     watch.run(lambda: LBFGS(lambda: rosenbrock(x), [x]).train(watch, 100, by_loss=False))
-    assert watch.smallest == min(value for _, value in watch.looks)
-    assert 0 < watch.best_step < watch.num_steps
-    np.testing.assert_allclose(np.linalg.norm(x.numpy() - target), watch.smallest)
+    assert watch.best.value == min(value for _, value in watch.looks)
+    assert 0 < watch.best.step < watch.num_steps
+    np.testing.assert_allclose(np.linalg.norm(x.numpy() - target), watch.best.value)
 
 
 def test_a_loss_that_is_not_finite_ends_with_the_best_where_scipy_gives_up() -> None:
@@ -67,8 +67,8 @@ def test_a_loss_that_is_not_finite_ends_with_the_best_where_scipy_gives_up() -> 
     assert failed
     assert not success
     assert message == f"the loss was not finite after step {watch.num_steps}"
-    np.testing.assert_allclose(loss(), watch.smallest, rtol=1e-12)
-    assert watch.smallest < float(rosenbrock(start()))
+    np.testing.assert_allclose(loss(), watch.best.value, rtol=1e-12)
+    assert watch.best.value < float(rosenbrock(start()))
 
 
 def test_training_again_needs_no_other_trace() -> None:

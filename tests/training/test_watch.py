@@ -25,8 +25,8 @@ class Descent:
 def test_the_best_state_of_all_looks_is_kept() -> None:
     descent = Descent(4.0, 2.0, 3.0, 1.0, 5.0, check_every=2)
     assert descent.watch.run(descent) == (True, "end", False)
-    assert float(descent.x) == descent.watch.smallest == 1.0
-    assert descent.watch.best_step == 4
+    assert float(descent.x) == descent.watch.best.value == 1.0
+    assert descent.watch.best.step == 4
     assert descent.watch.looks == [(0, 9.0), (2, 2.0), (4, 1.0), (5, 5.0)]
     assert descent.watch.losses == list(descent.values)
 
@@ -34,14 +34,14 @@ def test_the_best_state_of_all_looks_is_kept() -> None:
 def test_the_start_is_kept_where_nothing_is_better() -> None:
     descent = Descent(12.0, 11.0)
     descent.watch.run(descent)
-    assert (float(descent.x), descent.watch.best_step) == (9.0, 0)
+    assert (float(descent.x), descent.watch.best.step) == (9.0, 0)
 
 
 def test_patience_counts_looks_without_a_gain() -> None:
     # A gain of 1e-6 is none, but its state is the better one.
     descent = Descent(4.0, 4.5, 3.0, 3.0 - 1e-6, 5.0, 1.0, patience=2)
     assert descent.watch.run(descent) == (True, "no gain in 2 looks", False)
-    assert (float(descent.x), descent.watch.best_step) == (3.0 - 1e-6, 4)
+    assert (float(descent.x), descent.watch.best.step) == (3.0 - 1e-6, 4)
     assert descent.watch.num_steps == 5
 
 

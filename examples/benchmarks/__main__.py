@@ -1,0 +1,118 @@
+"""Every claim about speed and memory, against what a user would pick instead, as ratios.
+
+    python examples/benchmarks list
+    python examples/benchmarks [NAME ...] [--quick] [--json FILE] [--rounds N] [--data-dir DIR]
+    python examples/benchmarks report FILE [FILE ...] [--to RESULTS.md]
+
+Without names all of them run. Results are added to the file of JSON, each with its machine, versions
+and date, as soon as a benchmark is done. ``report`` writes a page from one file, or from those of
+several machines. What ``--quick`` measures shows that it runs, and nothing else.
+"""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python examples/benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="list, report FILE, or benchmarks")
+    parser.add_argument("--quick", action="store_true", help="tiny shapes, to see that it runs")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="results, kept from earlier runs")
+    parser.add_argument("--rounds", type=int, help="turns of each contestant")
+    parser.add_argument("--threads", type=int, help="of each contestant; default: all cores")
+    parser.add_argument("--data-dir", type=Path, help="folder with letter.npz and magic.npz (X, y)")
+    parser.add_argument("--to", type=Path, default=HERE / "RESULTS.md", help="the page of report")
+    return parser.parse_args(arguments)
+
+
+def measured(name: str, options: argparse.Namespace, workers: Any) -> dict[str, Any]:
+    """The result of a benchmark, which is shown shape by shape."""
+    from catalogue import BENCHMARKS
+    from contest import contest
+    from machine import machine, now
+    from tables import show
+
+    benchmark = BENCHMARKS[name]
+    rounds = options.rounds or (2 if options.quick else benchmark.rounds)
+    result = {
+        "says": benchmark.says,
+        "over": benchmark.over,
+        "quick": options.quick,
+        "rounds": rounds,
+        "threads": options.threads,
+        "date": now(),
+        "command": shlex.join(["python", "examples/benchmarks", name, *options.said]),
+        "machine": machine(),
+        "contests": [],
+    }
+    print(f"\n{name}: {benchmark.says}", flush=True)
+    for shape in benchmark.quick if options.quick else benchmark.full:
+        more = {"folder": str(options.data_dir)} if "data" in shape and options.data_dir else {}
+        outcomes = contest(benchmark, shape | more, rounds, workers)
+        against = {
+            who: entrant.against or benchmark.reference
+            for who, entrant in benchmark.contestants.items()
+        }
+        result["contests"].append({"shape": shape, "against": against, "outcomes": outcomes})
+        show(result["contests"][-1])
+    return result
+
+
+def main(arguments: list[str]) -> int:
+    options = parse(arguments)
+    from catalogue import BENCHMARKS
+
+    if options.names[:1] == ["list"]:
+        for name, benchmark in BENCHMARKS.items():
+            print(f"{name:<22} {benchmark.says}")
+        return 0
+    if options.names[:1] == ["report"]:
+        from report import write_report
+
+        return write_report([Path(name) for name in options.names[1:]], options.to)
+    if unknown := [name for name in options.names if name not in BENCHMARKS]:
+        print(f"There is no {', '.join(unknown)}: see python examples/benchmarks list.")
+        return 2
+    from contest import Workers, limit_threads
+    from machine import cores
+
+    options.said = [word for word in arguments if word not in BENCHMARKS]
+    options.threads = options.threads or cores()
+    limit_threads(options.threads)
+    default = Path("outputs") / f"benchmarks{'-quick' if options.quick else ''}.json"
+    path = options.json or default
+    path.parent.mkdir(parents=True, exist_ok=True)
+    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    failed = False
+    with Workers(options.quick) as workers:
+        for name in options.names or BENCHMARKS:
+            results[name] = measured(name, options, workers)
+            text = json.dumps(results, ensure_ascii=False, indent=1)
+            path.write_text(text + "\n", encoding="utf-8")
+            failed |= any(
+                "failed" in o for c in results[name]["contests"] for o in c["outcomes"].values()
+            )
+            if results[name]["over"]:
+                from pictures import scaling_picture
+
+                scaling_picture({"": results[name]}, path.parent / f"{name}.png")
+    print(f"\nwrote {path}; python examples/benchmarks report {path} makes a page of it")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
