@@ -1,8 +1,9 @@
 """The data sets, and their splits.
 
 A set is a file ``<name>.npz`` with ``X`` [N, D] and ``y`` (classes 0..K-1) in ``--data-dir``; any name
-will do. Those of scikit-learn need no file. A set of the paper that is in neither place is downloaded.
-Splits have the paper's sizes; those of other sets, 50 test rows if they are small, else a quarter.
+will do. Those of scikit-learn, and ``pulsars``, which is simulated, need no file. A set of the paper
+that is in neither place is downloaded. Splits have the paper's sizes; those of other sets, 50 test
+rows if they are small, else a quarter.
 """
 
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from pathlib import Path
 import numpy as np
 from download import DownloadError, download
 from published import published
+from pulsars import pulsars
 
 __all__ = ["DataMissingError", "Split", "available", "load", "split"]
 
 OF_SCIKIT_LEARN = ("wine", "iris", "breast_cancer", "digits")
+SIMULATED = {"pulsars": pulsars}
 SMALL, SMALL_TEST_ROWS = 1500, 50
 QUICK_ROWS = 240
 
@@ -50,7 +53,9 @@ def available(names: tuple[str, ...], data_dir: Path | None) -> list[str]:
     return [
         name
         for name in names
-        if name in OF_SCIKIT_LEARN or (data_dir is not None and (data_dir / f"{name}.npz").exists())
+        if name in OF_SCIKIT_LEARN
+        or name in SIMULATED
+        or (data_dir is not None and (data_dir / f"{name}.npz").exists())
     ]
 
 
@@ -74,6 +79,8 @@ def load(name: str, data_dir: Path | None, cache: Path) -> tuple[np.ndarray, np.
         from sklearn import datasets
 
         return getattr(datasets, f"load_{name}")(return_X_y=True)
+    if name in SIMULATED:
+        return SIMULATED[name]()
     if data_dir is not None:
         found = sorted(file.stem for file in data_dir.glob("*.npz"))
         raise DataMissingError(
@@ -83,7 +90,8 @@ def load(name: str, data_dir: Path | None, cache: Path) -> tuple[np.ndarray, np.
     if name not in published()["sets"]["values"]:
         raise DataMissingError(
             f"{name!r} is neither a set of the paper ({', '.join(published()['sets']['values'])}) nor "
-            f"of scikit-learn ({', '.join(OF_SCIKIT_LEARN)}). Pass --data-dir with a {name}.npz in it."
+            f"of scikit-learn ({', '.join(OF_SCIKIT_LEARN)}), nor simulated ({', '.join(SIMULATED)}). "
+            f"Pass --data-dir with a {name}.npz in it."
         )
     try:
         X, y = download(name)

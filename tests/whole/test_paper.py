@@ -268,6 +268,16 @@ def test_splits_have_the_papers_sizes_and_are_the_same_for_all(paper: Import) ->
     assert len(many.X_test) == 1000
 
 
+def test_pulsars_are_few_and_the_same_every_time(paper: Import) -> None:
+    data = paper("data")
+    X, y = data.load("pulsars", None, Path("nowhere"))
+    assert X.shape == (17_898, 8)
+    assert np.isfinite(X).all()
+    assert 0.085 < np.mean(y) < 0.1
+    np.testing.assert_array_equal(X, data.load("pulsars", None, Path("nowhere"))[0])
+    assert data.available(("pulsars", "htru2"), None) == ["pulsars"]
+
+
 def test_a_downloaded_set_is_verified(paper: Import, monkeypatch: pytest.MonkeyPatch) -> None:
     download = paper("download")
     assert set(download.SOURCES) == set(SETS) - {"wine"}
