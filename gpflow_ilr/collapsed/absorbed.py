@@ -172,8 +172,11 @@ class Absorbed:
         sums = [value for statistics in self.statistics for value in statistics]
         for name, values in (("sample", sample), ("model", mark.model), ("sum", sums)):
             arrays |= {f"{name}_{i}": np.asarray(value) for i, value in enumerate(values)}
-        with unfinished_file(path_to_write(path)) as file:
-            np.savez(file, **arrays)
+        # As np.savez does, which leaves its archive open where the disk is full.
+        with unfinished_file(path_to_write(path)) as file, zipfile.ZipFile(file, "w") as archive:
+            for name, value in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(value), allow_pickle=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> tuple[Absorbed, Mark]:
