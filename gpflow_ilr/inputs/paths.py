@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -114,11 +115,12 @@ def _remove_left(path: Path) -> None:
     """Remove what processes that were killed have left: it would fill the disk."""
     if fcntl is None:
         return
-    start = f"{path.name}."
-    for left in path.parent.iterdir():
-        token = left.name.removeprefix(start).removesuffix(_ENDING)
-        if left.name != f"{start}{token}{_ENDING}" or len(token) != 8:
-            continue
+    try:
+        names = os.listdir(path.parent)
+    except OSError:  # a folder that may be written to, but not be read
+        return
+    ours = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(_ENDING)}")
+    for left in (path.with_name(name) for name in names if ours.fullmatch(name)):
         with suppress(OSError):  # another process may be faster, or still write
             handle = os.open(left, os.O_RDONLY)
             try:
