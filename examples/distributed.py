@@ -187,4 +187,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (tf.errors.UnavailableError, tf.errors.AbortedError) as error:
+        raise SystemExit(
+            f"{error.message}\nAnother worker has died: see above. Run the command on all of them "
+            "again; it goes on from the last checkpoint that all have."
+        ) from None

@@ -14,7 +14,6 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -88,6 +87,7 @@ def main(arguments: list[str]) -> int:
         print(f"There is no {', '.join(unknown)}: see python examples/benchmarks list.")
         return 2
     from contest import Workers, limit_threads
+    from keeping import read_results, write_results
     from machine import cores
 
     options.said = [word for word in arguments if word not in BENCHMARKS]
@@ -96,13 +96,12 @@ def main(arguments: list[str]) -> int:
     default = Path("outputs") / f"benchmarks{'-quick' if options.quick else ''}.json"
     path = options.json or default
     path.parent.mkdir(parents=True, exist_ok=True)
-    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    results = read_results(path)
     failed = False
     with Workers(options.quick) as workers:
         for name in options.names or BENCHMARKS:
             results[name] = measured(name, options, workers)
-            text = json.dumps(results, ensure_ascii=False, indent=1)
-            path.write_text(text + "\n", encoding="utf-8")
+            write_results(path, results)
             failed |= any(
                 "failed" in o for c in results[name]["contests"] for o in c["outcomes"].values()
             )

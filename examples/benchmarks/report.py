@@ -3,13 +3,13 @@
 Nothing here knows a result. Where several machines have measured the same, there are ranges.
 """
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from catalogue import BENCHMARKS
+from keeping import read_results
 from pictures import curves, scaling_picture, slope
 from tables import ratios, shape_text, si
 
@@ -29,7 +29,7 @@ def write_report(files: Sequence[Path], path: Path) -> int:
         named = ", ".join(map(str, missing)) or "no file at all"
         print(f"There is {named}: run benchmarks with --json FILE, then report FILE.")
         return 2
-    results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    results = [read_results(file) for file in files]
     parts = [_preface(results, files)]
     for name in BENCHMARKS:
         of_name = [result[name] for result in results if name in result]

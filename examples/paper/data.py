@@ -6,6 +6,8 @@ that is in neither place is downloaded. Splits have the paper's sizes; those of 
 rows if they are small, else a quarter.
 """
 
+import os
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +71,8 @@ def load(name: str, data_dir: Path | None, cache: Path) -> tuple[np.ndarray, np.
     """
     path = (cache if data_dir is None else data_dir) / f"{name}.npz"
     if path.exists():
+        if not zipfile.is_zipfile(path):
+            raise DataMissingError(f"{path} is cut short, or no .npz file: remove it.")
         with np.load(path) as arrays:
             if not {"X", "y"} <= set(arrays.files):
                 raise DataMissingError(
@@ -98,7 +102,10 @@ def load(name: str, data_dir: Path | None, cache: Path) -> tuple[np.ndarray, np.
     except DownloadError as error:
         raise DataMissingError(str(error)) from error
     cache.mkdir(parents=True, exist_ok=True)
-    np.savez_compressed(path, X=X, y=y)
+    unfinished = path.with_name(f"{name}.unfinished")
+    with unfinished.open("wb") as file:  # a kill must leave no half of a set
+        np.savez_compressed(file, X=X, y=y)
+    os.replace(unfinished, path)
     return X.astype(float), y
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,19 @@ import tensorflow as tf
 
 from gpflow_ilr.collapsed.kept import are_close
 from gpflow_ilr.collapsed.statistics import GroupStatistics
+from gpflow_ilr.inputs.paths import path_to_write, unfinished_file
 from gpflow_ilr.inputs.rows import LabelledRows
 
 __all__ = ["Absorbed", "Mark", "RowSample"]
 
 _FORMAT = "gpflow_ilr absorb 2"
+_WRONG = (
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    NotImplementedError,
+)  # content of other files
 
 
 @dataclass(frozen=True)
@@ -163,13 +172,11 @@ class Absorbed:
         sums = [value for statistics in self.statistics for value in statistics]
         for name, values in (("sample", sample), ("model", mark.model), ("sum", sums)):
             arrays |= {f"{name}_{i}": np.asarray(value) for i, value in enumerate(values)}
-        target = Path(os.path.realpath(path))
-        unfinished = target.with_name(f"{target.name}.unfinished")
-        with unfinished.open("wb") as file:
-            np.savez(file, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, target)
+        # As np.savez does, which leaves its archive open where the disk is full.
+        with unfinished_file(path_to_write(path)) as file, zipfile.ZipFile(file, "w") as archive:
+            for name, value in arrays.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asarray(value), allow_pickle=False)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> tuple[Absorbed, Mark]:
@@ -180,14 +187,17 @@ class Absorbed:
         """
         try:
             with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as content:
-                arrays = dict(content)
-            if str(arrays["format"]) != _FORMAT:
-                raise ValueError(f"its format is {arrays['format']}")
-        except (ValueError, TypeError, KeyError, EOFError, zipfile.BadZipFile) as error:
+                return cls._from_arrays(dict(content))
+        except (zipfile.BadZipFile, zlib.error, EOFError, MemoryError, *_WRONG) as error:
             raise ValueError(
                 f"checkpoint={os.fspath(path)!r} was not written by absorb ({error}). Name a file that "
                 "does not exist, to begin anew."
             ) from error
+
+    @classmethod
+    def _from_arrays(cls, arrays: dict[str, np.ndarray]) -> tuple[Absorbed, Mark]:
+        if str(arrays["format"]) != _FORMAT:
+            raise ValueError(f"its format is {arrays['format']}")
         sample, model, sums = (_numbered(arrays, name) for name in ("sample", "model", "sum"))
         width = len(GroupStatistics._fields)
         statistics = [

@@ -8,7 +8,10 @@ reading can begin at any of them: a pass that was interrupted continues where it
 from __future__ import annotations
 
 import os
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +147,7 @@ def _of_files(
         [os.fspath(path) for path in paths], "GZIP" if compressed.pop() else None
     )
     if parse is not None:
-        return _of_dataset(records.map(parse), batch_size)
+        return _whole(_of_dataset(records.map(parse), batch_size), paths)
     label = ([], tf.int64) if num_soft_classes is None else ([num_soft_classes], tf.float32)
     layout = {
         "X": tf.io.FixedLenFeature([num_columns], tf.float32),
@@ -155,13 +158,14 @@ def _of_files(
         example = tf.io.parse_example(serialised, layout)
         return example["X"], example["y"]
 
-    return _of_dataset(records.batch(batch_size).map(read_examples), batch_size)
+    examples = records.batch(batch_size).map(read_examples)
+    return _whole(_of_dataset(examples, batch_size), paths)
 
 
 def _npz_pieces(paths: Sequence[Path], skip: int) -> Iterator[Batch]:
     """What the files hold after the first ``skip`` rows; files before that are not read whole."""
     for path in paths:
-        with np.load(path) as arrays:
+        with _opened(path) as arrays:
             if not {"X", "y"} <= set(arrays.files):
                 raise ValueError(
                     f"{os.fspath(path)!r} must hold arrays X and y, but holds {arrays.files}. Write "
@@ -174,6 +178,34 @@ def _npz_pieces(paths: Sequence[Path], skip: int) -> Iterator[Batch]:
                 _check_lengths(piece, os.fspath(path))
                 yield tuple(array[skip:] for array in piece)
             skip = max(0, skip - len(y))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of arrays; one that is damaged is named."""
+    damaged = f"{os.fspath(path)!r} is cut short, damaged or no .npz file. Write it again."
+    if not zipfile.is_zipfile(path):
+        raise ValueError(damaged)
+    try:
+        with np.load(path) as arrays:
+            yield arrays
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise ValueError(damaged) from error
+
+
+def _whole(batches: Batches, paths: Sequence[Path]) -> Batches:
+    """Batches of files of records; those that are damaged are named."""
+
+    def read(start: int) -> Iterator[Batch]:
+        try:
+            yield from batches(start)
+        except tf.errors.DataLossError as error:
+            raise ValueError(
+                f"One of the {len(paths)} files from {os.fspath(paths[0])!r} on is cut short, damaged "
+                f"or no TFRecord file ({error.message}). Write it again."
+            ) from error
+
+    return read
 
 
 def _check_lengths(arrays: Batch, name: str) -> None:

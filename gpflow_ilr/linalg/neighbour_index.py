@@ -38,8 +38,8 @@ class NeighbourIndex:
     def __init__(self) -> None:
         self._built: dict[int, _Built] = {}
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (NeighbourIndex, ())
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_built": {}}
 
     def nearest(
         self,

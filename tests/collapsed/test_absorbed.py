@@ -1,6 +1,7 @@
 """What a pass has gathered: a uniform sample beside the sums, and a file that survives a crash."""
 
 import dataclasses
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_a_crash_while_writing_leaves_the_old_file(tmp_path, monkeypatch):
     def crash(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(np, "savez", crash)
+    monkeypatch.setattr(np.lib.format, "write_array", crash)
     with pytest.raises(KeyboardInterrupt):
         state.with_batch(sums(1.0), rows(3, 6), sample_size=8).save(link, MARK)
     assert Absorbed.load(file)[0].num_rows == 3
@@ -112,3 +113,46 @@ def test_marks_tell_passes_apart(change, pattern):
     assert MARK.difference(dataclasses.replace(MARK)) is None
     with pytest.raises(ValueError, match=pattern):
         raise ValueError(MARK.difference(dataclasses.replace(MARK, **change)))
+
+
+@pytest.fixture(name="checkpoint")
+def _checkpoint(tmp_path):
+    state = Absorbed([], EMPTY).with_batch(sums(1.0), rows(0, 3), sample_size=8)
+    state.save(tmp_path / "checkpoint", MARK)
+    return tmp_path / "checkpoint"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_checkpoint_that_was_cut_short_is_refused(share, checkpoint):
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match="was not written by absorb"):
+        Absorbed.load(checkpoint)
+
+
+def test_changed_bytes_of_a_checkpoint_are_refused_or_change_nothing(checkpoint):
+    content = checkpoint.read_bytes()
+    whole, _ = Absorbed.load(checkpoint)
+    for place in np.random.default_rng(0).integers(0, len(content), 60):
+        changed = bytearray(content)
+        changed[place] ^= 255
+        checkpoint.write_bytes(bytes(changed))
+        with suppress(ValueError):  # else it is a byte of padding, or of a date
+            found, _ = Absorbed.load(checkpoint)
+            np.testing.assert_array_equal(found.statistics[0].second, whole.statistics[0].second)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"X": np.ones(3)},
+        {"format": "gpflow_ilr absorb 2"},
+        {"format": "gpflow_ilr absorb 2", "counts": [1], "pass": ["a"], "sum_0": np.ones(3)},
+        {"format": "gpflow_ilr absorb 9"},
+        {"format": np.array([None], object)},
+    ],
+)
+def test_other_archives_are_no_checkpoints(arrays, tmp_path):
+    np.savez(tmp_path / "other.npz", **arrays)
+    with pytest.raises(ValueError, match="was not written by absorb"):
+        Absorbed.load(tmp_path / "other.npz")

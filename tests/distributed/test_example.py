@@ -11,7 +11,7 @@ import pytest
 
 from gpflow_ilr.metrics import accuracy
 from gpflow_ilr.saving import load
-from tests.distributed.local_cluster import LocalCluster
+from tests.distributed.local_cluster import PATIENCE, LocalCluster
 
 SCRIPT = str(Path(__file__).parents[2] / "examples" / "distributed.py")
 
@@ -43,7 +43,9 @@ def test_job_resumes_from_the_last_checkpoint_after_a_worker_was_killed(folder: 
         # Beyond the checkpoint of round 20, so that rounds are repeated.
         cluster.wait_for(lambda: min(len(losses(cluster)), len(losses(cluster, 1))) >= 22)
         cluster.kill(1)
-        cluster.kill(0)
+        # The other one does not wait for it for ever, and says what to do.
+        assert cluster.processes[0].wait(PATIENCE) == 1
+        assert "Another worker has died" in cluster.output()
         before = losses(cluster)
 
     rounds = max(before)

@@ -136,3 +136,21 @@ def test_files_that_do_not_fit_are_refused(tmp_path):
     ):
         with pytest.raises(ValueError, match=pattern):
             list(row_batches(dataset, 8, num_columns=2)(0))
+
+
+@pytest.mark.parametrize("ending", [".npz", ".tfrecord", ".gz"])
+@pytest.mark.parametrize("damage", ["cut", "foreign", "changed"])
+def test_damaged_files_are_named(ending, damage, tmp_path):
+    path = tmp_path / f"shard{ending}"
+    if ending == ".npz":
+        np.savez(path, X=X, y=Y)
+    else:
+        write_records(path, range(23), compression="GZIP" if ending == ".gz" else None)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3] ^= 1
+    damaged = {"cut": content[: 2 * len(content) // 3], "foreign": b"text" * 99, "changed": content}
+    path.write_bytes(bytes(damaged[damage]))
+    with pytest.raises(
+        ValueError, match=rf"shard{ending}' .*cut short, damaged or no .* Write it again"
+    ):
+        list(row_batches(path, 8, 2)(0))

@@ -107,6 +107,14 @@ ENTRIES: dict[str, Entry] = {
         dict,
         [Bad("path", 3, "3", "Pass text"), Bad("path", NO_FOLDER, NO_FOLDER, "Pass one of save's")],
     ),
+    "saving.register": Entry(
+        saving.register,
+        lambda: {"thing": Bad},
+        [
+            *(Bad("thing", value, repr(value), "Pass its class") for value in (3, "a")),
+            *(Bad("name", value, repr(value), "Pass 'my_") for value in (3, "gpflow_ilr.ILRGPR")),
+        ],
+    ),
     "saving.export_saved_model": Entry(
         saving.export_saved_model,
         lambda: {"model": exact(), "path": "never written"},

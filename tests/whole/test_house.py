@@ -151,7 +151,7 @@ def test_no_private_name_is_imported(module: Path) -> None:
 
 DOORS = """
 simplex.helmert metrics.accuracy starting.starting_kernel saving.save saving.load training.fit
-saving.export_saved_model distributed.training_loss_closure distributed.share_statistics
+saving.register saving.export_saved_model distributed.training_loss_closure distributed.share_statistics
 keras.GPHead keras.ELBOLoss tf_keras.GPHead tf_keras.ELBOLoss
 plotting.plot_decision_regions plotting.plot_simplex plotting.plot_entropies plotting.plot_reliability
 plotting.plot_confusion plotting.plot_trace plotting.plot_smoothing

@@ -1,0 +1,80 @@
+"""Claims about folders that take another's place."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpflow_ilr.saving import folders
+from gpflow_ilr.saving.folders import put_in_place
+
+
+@pytest.fixture(name="places")
+def _places(tmp_path: Path) -> tuple[Path, Path]:
+    """An old folder with a file, and a new one where exports are made."""
+    old, new = tmp_path / "served", tmp_path / "served.12345678.unfinished" / "new"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "file").write_text(folder.name, encoding="utf-8")
+    return old, new
+
+
+@pytest.fixture(name="without_exchange")
+def _without_exchange(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folders, "_exchanged", lambda one, other: False)
+
+
+def content(folder: Path) -> str:
+    return (folder / "file").read_text(encoding="utf-8")
+
+
+def test_new_folder_takes_the_place_in_one_step(
+    places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = places
+    if not folders._exchanged(new, old):
+        pytest.skip("this file system cannot exchange folders")
+    assert content(old) == "new"
+    assert content(new) == "served"
+    monkeypatch.setattr(os, "rename", None)  # so that there is no second step
+    put_in_place(new, old)
+    assert content(old) == "served"
+    assert not new.exists()
+
+
+@pytest.mark.usefixtures("without_exchange")
+def test_new_folder_takes_the_place_where_folders_cannot_be_exchanged(
+    places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    old, new = places
+    put_in_place(new, old)
+    assert content(old) == "new"
+    assert {path.name for path in tmp_path.iterdir()} == {"served", new.parent.name}
+
+
+def interrupted(number: int) -> Callable[[Any, Any], None]:
+    """A rename that is interrupted at one of its calls."""
+    rename, calls = os.rename, []
+
+    def interrupted_rename(source: Any, target: Any) -> None:
+        calls.append(source)
+        if len(calls) == number:
+            raise KeyboardInterrupt
+        rename(source, target)
+
+    return interrupted_rename
+
+
+@pytest.mark.usefixtures("without_exchange")
+@pytest.mark.parametrize("number", [1, 2])
+def test_old_folder_comes_back_when_a_rename_is_interrupted(
+    number: int, places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = places
+    monkeypatch.setattr(os, "rename", interrupted(number))
+    with pytest.raises(KeyboardInterrupt):
+        put_in_place(new, old)
+    assert content(old) == "served"
+    assert content(new) == "new"

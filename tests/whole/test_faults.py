@@ -1,0 +1,145 @@
+"""Claims about kills and full disks: nothing that was saved is lost, and the next start goes on."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import gpflow_ilr as gi
+from gpflow_ilr.saving import export_saved_model, load, save
+from tests.saving.models import MODELS, X, Y, Z, kernel
+from tests.whole.faults import full_disk
+
+ROOT = Path(__file__).parents[2]
+LARGE = np.random.default_rng(0).normal(size=(4000, 2))
+
+
+@pytest.fixture(name="disk")
+def _disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 64 kilobytes."""
+    try:
+        with full_disk(tmp_path / "disk", 64) as disk:
+            yield disk
+    except PermissionError as error:
+        pytest.skip(f"a small disk cannot be mounted here: {error}")
+
+
+def large_model() -> gi.ILRSGPR:
+    return gi.ILRSGPR((LARGE, np.arange(4000) % 3), kernel(), Z, num_classes=3)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="kills by limits and audit hooks of Linux")
+def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.whole.faults", str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert result.stdout.split("\n")[-2:] == ["nothing is lost", ""], result.stderr
+
+
+def test_a_full_disk_leaves_the_old_model_and_no_litter(disk: Path) -> None:
+    model = MODELS["ILRGPR"]()
+    save(model, disk / "model")
+    with pytest.raises(OSError, match="No space left"):
+        save(large_model(), disk / "model")
+    assert list(disk.iterdir()) == [disk / "model"]
+    np.testing.assert_array_equal(load(disk / "model").predict_y(X)[0], model.predict_y(X)[0])
+    save(model, disk / "model")
+
+
+def test_a_full_disk_leaves_the_old_export_and_no_litter(tmp_path: Path, disk: Path) -> None:
+    (disk / "filling").write_bytes(bytes(2**14))
+    old = disk / "served"
+    old.mkdir()
+    (old / "saved_model.pb").write_bytes(b"old")
+    with pytest.raises((OSError, tf.errors.OpError)):
+        export_saved_model(MODELS["ILRGPR"](), old)
+    assert (old / "saved_model.pb").read_bytes() == b"old"
+    assert sorted(disk.iterdir()) == [disk / "filling", old]
+
+
+def test_a_pass_that_a_full_disk_ends_is_continued_from_its_last_checkpoint(disk: Path) -> None:
+    path, options = disk / "checkpoint", {"batch_size": 500, "sample_size": 4000}
+    rows = (LARGE, np.arange(4000) % 3)
+
+    def fresh() -> gi.ILRSGPR:
+        return gi.ILRSGPR((X, Y), kernel(), Z, num_classes=3)
+
+    with pytest.raises(OSError, match="No space left"):  # the sample grows
+        fresh().absorb(rows, checkpoint=path, checkpoint_every=0.0, **options)
+    assert list(disk.iterdir()) == [path]
+    subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
+    continued, uninterrupted, told = fresh(), fresh(), []
+    progress = {"progress": lambda count, _: told.append(count)}
+    assert continued.absorb(rows, checkpoint=path, **options, **progress) == 4000
+    assert told[-1] < 4000
+    uninterrupted.absorb(rows, **options)
+    np.testing.assert_array_equal(continued.predict_y(X)[0], uninterrupted.predict_y(X)[0])
+
+
+Import = Callable[[str], ModuleType]
+
+
+@pytest.fixture(name="example")
+def _example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
+    """A module of a folder of examples, which is on the path as it is when that folder is run."""
+    before = set(sys.modules)
+
+    def load_module(name: str) -> ModuleType:
+        folder, _, module = name.partition("/")
+        monkeypatch.syspath_prepend(str(ROOT / "examples" / folder))
+        return __import__(module)
+
+    yield load_module
+    for name in set(sys.modules) - before:
+        if str(ROOT / "examples") in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
+
+
+def test_a_full_disk_loses_no_run_of_an_experiment(example: Import, disk: Path) -> None:
+    results, path = example("paper/results"), disk / "runs.jsonl"
+    kept = results.Results(path, ("seed",))
+    kept.add({"seed": 0})
+    with pytest.raises(OSError, match="No space left"):
+        kept.add({"seed": 1, "outcome": list(range(10**5))})
+    again = results.Results(path, ("seed",))
+    assert again.lines == [{"seed": 0}]
+    again.add({"seed": 1})
+    assert results.Results(path, ("seed",)).lines == [{"seed": 0}, {"seed": 1}]
+
+
+def test_a_full_disk_loses_no_benchmark(example: Import, disk: Path) -> None:
+    keeping, path = example("benchmarks/keeping"), disk / "benchmarks.json"
+    assert keeping.read_results(path) == {}
+    keeping.write_results(path, {"a": 1})
+    with pytest.raises(OSError, match="No space left"):
+        keeping.write_results(path, {"a": 1, "b": list(range(10**5))})
+    assert list(disk.iterdir()) == [path]
+    assert keeping.read_results(path) == {"a": 1}
+    keeping.write_results(path, {"a": 1, "b": 2})
+    assert json.loads(path.read_text(encoding="utf-8")) == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("content", ["", '{"a": 1', "[]", "\x00"])
+def test_a_file_of_benchmarks_that_is_none_is_named(
+    content: str, example: Import, tmp_path: Path
+) -> None:
+    path = tmp_path / "benchmarks.json"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(SystemExit, match=r"benchmarks.json .*name another file"):
+        example("benchmarks/keeping").read_results(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04" + bytes(200), b"text"])
+def test_a_data_set_that_was_cut_short_is_named(
+    content: bytes, example: Import, tmp_path: Path
+) -> None:
+    data = example("paper/data")
+    (tmp_path / "letter.npz").write_bytes(content)
+    with pytest.raises(data.DataMissingError, match=r"letter.npz is cut short"):
+        data.load("letter", tmp_path, tmp_path)
