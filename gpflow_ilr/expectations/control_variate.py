@@ -79,7 +79,9 @@ def one_against_rest(
     :param r: E[π], roughly, [R, K]; rows sum to one.
     :param level: E[log Σ exp], roughly, [R, 1].
     """
-    a = 1.0 - r + 0.05 * tf.square(tf.square(r))  # bounded away from zero, where a term does not matter any more
+    a = (
+        1.0 - r + 0.05 * tf.square(tf.square(r))
+    )  # bounded away from zero, where a term does not matter any more
     b = centre - level - tf.math.log(a)
     control = softplus_sum(logits, common, a, b - centre / a)
     control -= tf.reduce_sum(a * tf.nn.softplus(b), axis=-1, keepdims=True)
