@@ -96,6 +96,11 @@ class LabelCode(Module, metaclass=abc.ABCMeta):
         return self.noise == "per_output" or self.base_noise.shape[1] > 1
 
     @property
+    def is_quieter_for_own_class(self) -> bool:
+        """Whether V[k, p] is the same for all outputs p but that of class k itself, where it is less."""
+        return False
+
+    @property
     @abc.abstractmethod
     def link(self) -> tf.Tensor:
         """C, [K, P]: the class probabilities are softmax(scale · C f)."""

@@ -61,6 +61,11 @@ class DirichletCode(LabelCode):
         return tf.convert_to_tensor(self._targets, default_float())
 
     @property
+    def is_quieter_for_own_class(self) -> bool:
+        """Whether V[k, p] is the same for all outputs p but that of class k itself, where it is less."""
+        return self.noise != "per_output" and not self.base_noise.trainable
+
+    @property
     def link(self) -> tf.Tensor:
         """C = I, [K, K]."""
         return tf.eye(self.num_classes, dtype=default_float())

@@ -12,6 +12,7 @@ cheat: it leads the variances past the nodes. Two remedies, both of which follow
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = [
     "expected_softplus",
     "leading_direction",
     "one_against_rest",
+    "softplus_sum",
     "with_leading_direction",
 ]
 
@@ -51,7 +53,8 @@ log κ with six nodes."""
 
 def one_against_rest(
     centre: tf.Tensor,
-    contrast: tf.Tensor,
+    logits: tf.Tensor,
+    common: tf.Tensor,
     var: tf.Tensor,
     C: tf.Tensor,
     r: tf.Tensor,
@@ -69,20 +72,49 @@ def one_against_rest(
     are Gaussian, so that E[softplus(b + t)] has a closed form (:func:`expected_softplus`).
 
     :param centre: C m, [R, K].
-    :param contrast: d_k − rᵀd at the nodes, [S, R, K].
+    :param logits: C m + d at the nodes, [S, R, K].
+    :param common: rᵀd at the nodes, [S, R, 1].
     :param var: variances of the latents, [R, L].
     :param C: the link matrix, [K, L].
     :param r: E[π], roughly, [R, K]; rows sum to one.
     :param level: E[log Σ exp], roughly, [R, 1].
     """
-    a = 1.0 - r + 0.05 * r**4  # bounded away from zero, where a term does not matter any more
+    a = (
+        1.0 - r + 0.05 * tf.square(tf.square(r))
+    )  # bounded away from zero, where a term does not matter any more
     b = centre - level - tf.math.log(a)
-    # Quotients, and their gradients, are slower than products.
-    control = tf.reduce_sum(a * tf.nn.softplus(b + contrast * (1.0 / a)), axis=-1, keepdims=True)
+    control = softplus_sum(logits, common, a, b - centre / a)
     control -= tf.reduce_sum(a * tf.nn.softplus(b), axis=-1, keepdims=True)
     known = expected_softplus(b, contrast_variance(var, C, r) / tf.square(a))
     known -= expected_softplus(b, tf.zeros_like(b))  # so that their errors cancel for small var
     return control, tf.reduce_sum(a * known, axis=-1, keepdims=True)
+
+
+@tf.custom_gradient
+def softplus_sum(
+    logits: tf.Tensor, common: tf.Tensor, a: tf.Tensor, b: tf.Tensor
+) -> tuple[tf.Tensor, Callable[..., Any]]:
+    """Σ_k a_k softplus(b_k + x_k/a_k) with x = logits − common, [S, R, 1], in few passes over x.
+
+    :param logits: [S, R, K].
+    :param common: [S, R, 1].
+    :param a: [R, K].
+    :param b: [R, K].
+    """
+    inverse = 1.0 / a
+    x = logits - common
+    z = x * inverse + b
+    bounded = tf.minimum(z, 40.0)  # beyond, softplus is the identity, to rounding
+    one_more = 1.0 + tf.exp(bounded)
+    values = tf.math.log(one_more) + (z - bounded)
+
+    def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        dx = (1.0 - 1.0 / one_more) * upstream  # the logistic function, of z
+        da = tf.reduce_sum(values * upstream, axis=0) - inverse * tf.reduce_sum(dx * x, axis=0)
+        d_common = -tf.reduce_sum(dx, axis=-1, keepdims=True)
+        return dx, d_common, da, a * tf.reduce_sum(dx, axis=0)
+
+    return tf.reduce_sum(a * values, axis=-1, keepdims=True), gradient
 
 
 def correction(

@@ -20,6 +20,7 @@ number is unknown when traced, as those of a minibatch, is one chunk.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -72,8 +73,8 @@ def expected_softmax(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
         return _of_two_classes(two_classes.expected_probabilities, Fmu, Fvar, C)
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
-        centre, deviation, weights = _logits(mean, var, C, rule)
-        return average(weights, tf.nn.softmax(centre + deviation))
+        _, at_nodes, weights = _logits(mean, var, C, rule)
+        return average(weights, tf.nn.softmax(at_nodes.logits))
 
     return _by_rows(chunk, Fmu, Fvar, C, rule)
 
@@ -109,8 +110,8 @@ def predictive_log_density(
         if C.shape[0] == 2:
             log_p = two_classes.log_probabilities(*two_classes.log_odds(mean, var, C))
             return tf.reduce_sum(rows * tf.cast(log_p, rows.dtype), axis=-1, keepdims=True)
-        centre, deviation, weights = _logits(mean, var, C, rule)
-        log_pi = tf.nn.log_softmax(centre + deviation)
+        _, at_nodes, weights = _logits(mean, var, C, rule)
+        log_pi = tf.nn.log_softmax(at_nodes.logits)
         if one_hot:
             return log_average(weights, tf.reduce_sum(rows * log_pi, axis=-1, keepdims=True))
         return tf.reduce_sum(rows * log_average(weights, log_pi), axis=-1, keepdims=True)
@@ -138,8 +139,8 @@ def logits_at_nodes(
     :param C: the link matrix.
     :param rule: the node rule.
     """
-    centre, deviation, weights = _logits(Fmu, Fvar, C, rule)
-    return centre + deviation, weights
+    _, at_nodes, weights = _logits(Fmu, Fvar, C, rule)
+    return at_nodes.logits, weights
 
 
 @check_shapes(
@@ -160,8 +161,8 @@ def softmax_variance(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
         return _of_two_classes(two_classes.probability_variance, Fmu, Fvar, C)
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
-        centre, deviation, weights = _logits(mean, var, C, rule)
-        pi = tf.nn.softmax(centre + deviation)
+        _, at_nodes, weights = _logits(mean, var, C, rule)
+        pi = tf.nn.softmax(at_nodes.logits)
         return average(weights, tf.square(pi - average(weights, pi)))
 
     return _by_rows(chunk, Fmu, Fvar, C, rule)
@@ -185,8 +186,8 @@ def expected_entropy(Fmu: TensorType, Fvar: TensorType, C: TensorType, rule: Nod
         return _of_two_classes(two_classes.mean_entropy, Fmu, Fvar, C)[..., 0]
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
-        centre, deviation, weights = _logits(mean, var, C, rule)
-        return average(weights, entropy(tf.nn.softmax(centre + deviation))[..., None])
+        _, at_nodes, weights = _logits(mean, var, C, rule)
+        return average(weights, entropy(tf.nn.softmax(at_nodes.logits))[..., None])
 
     return tf.squeeze(_by_rows(chunk, Fmu, Fvar, C, rule), axis=-1)
 
@@ -212,26 +213,72 @@ def expected_log_softmax(
 
     def chunk(mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor) -> tf.Tensor:
         var = tf.broadcast_to(var, tf.shape(mean))
-        centre, deviation, weights = _logits(mean, var, C, rule, leading=rule.has_leading)
-        logits = centre + deviation
-        peak = tf.stop_gradient(tf.reduce_max(logits, axis=-1, keepdims=True))
-        exponential = tf.exp(logits - peak)
-        total = tf.reduce_sum(exponential, axis=-1, keepdims=True)
-        r = average(weights, exponential * (1.0 / total))  # E[π], as the nodes have it
-        common = tf.reduce_sum(r * deviation, axis=-1, keepdims=True)
-        excess = tf.math.log(total) + peak - common  # E[rᵀd] is known to be 0
+        centre, at_nodes, weights = _logits(mean, var, C, rule, leading=rule.has_leading)
+        # E[π], as the nodes have it, and log Σ exp.
+        r, log_total = mean_and_log_total(at_nodes.logits, weights)
+        common = at_nodes.mixed_deviation(r)
+        excess = log_total - common  # E[rᵀd] is known to be 0
         level = average(weights, excess)  # E[log Σ exp], as the nodes have it
-        control, known = one_against_rest(centre, deviation - common, var, C, r, level)
+        control, known = one_against_rest(centre, at_nodes.logits, common, var, C, r, level)
         gap = level - tf.reduce_logsumexp(centre, axis=-1, keepdims=True)
         return centre - level - correction(weights, excess - level, control, known, gap)
 
     return _by_rows(chunk, Fmu, Fvar, C, rule, minibatch=True)
 
 
+def mean_and_log_total(logits: tf.Tensor, weights: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """The average of softmax over the nodes, [R, K], and log Σ exp at each, [S, R, 1].
+
+    :param logits: at the nodes, [S, R, K].
+    :param weights: of the nodes, [S], constants.
+    """
+
+    @tf.custom_gradient
+    def both(logits: tf.Tensor) -> tuple[tuple[tf.Tensor, tf.Tensor], Callable[..., Any]]:
+        peak = tf.reduce_max(logits, axis=-1, keepdims=True)
+        exponential = tf.exp(logits - peak)
+        total = tf.reduce_sum(exponential, axis=-1, keepdims=True)
+        pi = exponential * (1.0 / total)
+
+        def gradient(d_mean: tf.Tensor, d_log_total: tf.Tensor) -> tf.Tensor:
+            known = tf.get_static_value(weights)
+            if known is not None and np.all(known == known[0]):  # one pass less
+                along = pi * (known[0] * d_mean)
+            else:
+                along = weights[:, None, None] * (pi * d_mean)
+            return pi * (d_log_total - tf.reduce_sum(along, axis=-1, keepdims=True)) + along
+
+        return (average(weights, pi), tf.math.log(total) + peak), gradient
+
+    return both(logits)
+
+
+class _AtNodes(NamedTuple):
+    """Logits C f_s at the nodes, and how they come about, where all rows share their nodes."""
+
+    logits: tf.Tensor
+    """[S, R, K]."""
+    centre: tf.Tensor
+    """C m, [R, K]."""
+    nodes: tf.Tensor | None = None
+    """[S, L]."""
+    loading: tf.Tensor | None = None
+    """The map of each row from nodes to deviations d = C(f_s − m), [L, R, K]."""
+
+    def mixed_deviation(self, r: tf.Tensor) -> tf.Tensor:
+        """rᵀd, [S, R, 1], without a pass over all logits where the map is known.
+
+        :param r: [R, K].
+        """
+        if self.nodes is None or self.loading is None:
+            return tf.reduce_sum(r * (self.logits - self.centre), axis=-1, keepdims=True)
+        return tf.matmul(self.nodes, tf.reduce_sum(r * self.loading, axis=-1))[..., None]
+
+
 def _logits(
     mean: tf.Tensor, var: tf.Tensor, C: tf.Tensor, rule: NodeRule, leading: bool = False
-) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """C m [R, K], the deviations C(f_s − m) [S, R, K] and the weights [S].
+) -> tuple[tf.Tensor, _AtNodes, tf.Tensor]:
+    """C m [R, K], the logits C f_s at the nodes and the weights [S].
 
     :param leading: whether the rule's first coordinate takes the place of the nodes' part along
         each row's own direction (:func:`.control_variate.with_leading_direction`).
@@ -245,17 +292,21 @@ def _logits(
         nodes = tf.reshape(flat, [tf.shape(flat)[0], num_rows, dimension])
         scaled = tf.reshape(sd * nodes, [-1, dimension])  # one large product, not S small ones
         deviation = tf.matmul(scaled, C, transpose_b=True)
-        return centre, tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]]), weights
+        deviation = tf.reshape(deviation, [weights.shape[0], num_rows, C.shape[0]])
+        return centre, _AtNodes(centre + deviation, centre), weights
     nodes, weights = rule(dimension + leading, mean.dtype)
     if var.shape[-1] == 1 and not leading:
-        return centre, sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :], weights
-    # The map of each row from nodes to logits, [L, R, K]: one large product with the nodes.
+        deviation = sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :]
+        return centre, _AtNodes(centre + deviation, centre), weights
     loading = tf.transpose(sd)[:, :, None] * tf.transpose(C)[:, None, :]
     if leading:
         loading = with_leading_direction(loading, centre, sd, C)
-    flat = tf.reshape(loading, [dimension + leading, num_rows * C.shape[0]])
-    deviation = tf.reshape(tf.matmul(nodes, flat), [weights.shape[0], num_rows, C.shape[0]])
-    return centre, deviation, weights
+    # One large product with the nodes, which have a coordinate more for the centre.
+    maps = tf.concat([loading, centre[None]], axis=0)
+    flat = tf.reshape(maps, [dimension + leading + 1, num_rows * C.shape[0]])
+    logits = tf.matmul(tf.pad(nodes, [[0, 0], [0, 1]], constant_values=1.0), flat)
+    logits = tf.reshape(logits, [weights.shape[0], num_rows, C.shape[0]])
+    return centre, _AtNodes(logits, centre, nodes, loading), weights
 
 
 def _of_two_classes(
@@ -285,8 +336,9 @@ def _by_rows(
     """Apply ``chunk(mean [R, L], var [R, L or 1], C, *others)`` to all rows, chunk by chunk.
 
     :param rule: the node rule; None for the closed form of two classes.
-    :param minibatch: rows of unknown number are few enough for one chunk: in training they are those
-        of a minibatch, and the gradient of a loop takes several times as long to trace.
+    :param minibatch: rows of unknown number, and those whose intermediate results are kept, are one
+        chunk: in training they are those of a minibatch, and the gradient of a loop takes several
+        times as long to trace.
     :param others: what else belongs to the rows, [..., Q] each.
     """
     Fmu = tf.convert_to_tensor(Fmu)
@@ -308,16 +360,14 @@ def _by_rows(
         num_nodes = rule(1 if per_row else dimension, Fmu.dtype)[1].shape[0]
     row_elements = num_nodes * C.shape[0]
     num_rows = tensors[0].shape[0]
-    if not per_row and (num_rows is None or num_rows * row_elements > KEPT_ELEMENTS):
-        recomputed = tf.recompute_grad(chunk)
-    else:
-        recomputed = chunk
-
-    def of_rows(mean: tf.Tensor, var: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
-        return [recomputed(mean, var, C, *others)]
-
-    if num_rows is None and minibatch:
+    few = num_rows is not None and num_rows * row_elements <= KEPT_ELEMENTS
+    if minibatch and (few or num_rows is None):
         result = chunk(*tensors[:2], C, *tensors[2:])
     else:
+        recomputed = chunk if few or per_row else tf.recompute_grad(chunk)
+
+        def of_rows(mean: tf.Tensor, var: tf.Tensor, *others: tf.Tensor) -> list[tf.Tensor]:
+            return [recomputed(mean, var, C, *others)]
+
         (result,) = map_rows(of_rows, tensors, max(1, CHUNK_ELEMENTS // row_elements))
     return tf.reshape(result, tf.concat([batch, [result.shape[-1]]], axis=0))

@@ -20,6 +20,7 @@ from gpflow_ilr.linalg.covariances import covariance
 from gpflow_ilr.linalg.evidence import dense_log_evidence, spd_inverse
 from gpflow_ilr.linalg.in_place import factor_and_solution, left_out_terms
 from gpflow_ilr.linalg.jitter import least_noise
+from gpflow_ilr.linalg.own_class_evidence import own_class_log_evidence
 from gpflow_ilr.linalg.row_chunks import stack_over
 from gpflow_ilr.linalg.substitution import substituted
 from gpflow_ilr.models.conjugate import ConjugateClassifier, Objective
@@ -31,7 +32,8 @@ class ExactClassifier(ConjugateClassifier):
     """Exact GP regression on the pseudo-targets of any label code: O(N³), no approximation.
 
     The number of Cholesky factors is that of distinct noise columns: one for ILR with fixed, shared
-    or per-class noise, P for per-output noise and for the Dirichlet code.
+    or per-class noise, P for per-output noise and for the Dirichlet code, whose evidence, however, has
+    two (:mod:`gpflow_ilr.linalg.own_class_evidence`) unless its noise is per output.
 
     In eager mode on a CPU leave-one-out, calibration and the posterior take one N × N matrix of memory
     each (a posterior keeps its own, and P of them where there are P factors), and training by the
@@ -66,7 +68,12 @@ class ExactClassifier(ConjugateClassifier):
         evidences = []
         for span in self.output_spans:
             targets, V = self._regression(span, rows)
-            evidences.append(dense_log_evidence(covariance(span.kernel, X), targets, V))
+            K = covariance(span.kernel, X)
+            if self.code.is_quieter_for_own_class and span.stop - span.start > 2:
+                E = span.columns(self.code.features(labels))
+                evidences.append(own_class_log_evidence(K, targets, V, E))
+            else:
+                evidences.append(dense_log_evidence(K, targets, V))
             if weights is not None:
                 w = weights[:, None]  # and V is V/w
                 terms = (1.0 - w) * tf.math.log(2.0 * np.pi * V) - w * tf.math.log(w)

@@ -9,6 +9,7 @@ the zeros above the diagonals of S_p are left out, block by block.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 from check_shapes import check_shapes
@@ -20,9 +21,9 @@ from gpflow.kernels import Kernel
 from gpflow_ilr.linalg.inverse_factors import cholesky_or_error
 from gpflow_ilr.linalg.jitter import absolute_jitter
 
-__all__ = ["factor_of_inducing", "shared_marginals"]
+__all__ = ["factor_of_inducing", "shared_marginals", "whitened_divergence"]
 
-BLOCK_WIDTH = 32
+BLOCK_WIDTH = 16
 """Columns of S in one product: narrower blocks leave out more zeros, and have smaller products."""
 
 
@@ -73,27 +74,62 @@ def factor_of_inducing(inducing_variable: InducingVariables, kernel: Kernel) -> 
     return cholesky_or_error(tf.linalg.set_diag(K_uu, diagonal + jitter), "K_uu")
 
 
+@check_shapes("q_mu: [M, P]", "q_sqrt: [P, M, M]", "return: []")
+def whitened_divergence(q_mu: TensorType, q_sqrt: TensorType) -> tf.Tensor:
+    """KL[q ‖ N(0, I)] = ½ Σ_p (|m_p|² + |S_p|² − M) − Σ log |diag S_p|.
+
+    :param q_mu: means m.
+    :param q_sqrt: lower triangular roots S.
+    """
+
+    @tf.custom_gradient
+    def of_roots(S: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
+        diagonal = tf.linalg.diag_part(S)
+
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return upstream * tf.linalg.set_diag(S, diagonal - 1.0 / diagonal)
+
+        logarithms = tf.reduce_sum(tf.math.log(tf.abs(diagonal)))
+        return 0.5 * tf.reduce_sum(tf.square(S)) - logarithms, gradient
+
+    m, S = tf.convert_to_tensor(q_mu), tf.convert_to_tensor(q_sqrt)
+    constant = 0.5 * tf.cast(tf.size(m), m.dtype)
+    return 0.5 * tf.reduce_sum(tf.square(m)) + of_roots(S) - constant
+
+
 def _root_products(A: tf.Tensor, q_sqrt: tf.Tensor) -> tf.Tensor:
-    """|S_pᵀ a_n|² for the lower triangular S_p of ``q_sqrt``, [N, P]."""
+    """|S_pᵀ a_n|² for the lower triangular S_p of ``q_sqrt``, [N, P].
+
+    The gradient, too, leaves out what is above the diagonals, and goes over the products once.
+    """
     P, M, _ = q_sqrt.shape
-    total = tf.zeros([P, tf.shape(A)[1]], A.dtype)
-    widths = [min(BLOCK_WIDTH, M - start) for start in range(0, M, BLOCK_WIDTH)]
-    start = 0
-    for columns in tf.split(q_sqrt, widths, axis=2):
-        width = columns.shape[2]
-        below = tf.transpose(columns[:, start:], [1, 0, 2])  # [M − start, P, width]
-        flat = tf.reshape(below, [M - start, P * width])
-        product = tf.reshape(tf.matmul(flat, A[start:], transpose_a=True), [P, width, -1])
-        total += _sums_of_squares(product)
-        start += width
-    return tf.transpose(total)
+    blocks = [(start, min(start + BLOCK_WIDTH, M)) for start in range(0, M, BLOCK_WIDTH)]
 
+    @tf.custom_gradient
+    def squares(A: tf.Tensor, S: tf.Tensor) -> tuple[tf.Tensor, Callable[..., Any]]:
+        roots, products = [], []
+        for start, stop in blocks:
+            below = tf.transpose(S[:, start:, start:stop], [1, 0, 2])  # [M − start, P, width]
+            roots.append(tf.reshape(below, [M - start, P * (stop - start)]))
+            product = tf.matmul(roots[-1], A[start:], transpose_a=True)
+            products.append(tf.reshape(product, [P, stop - start, -1]))
 
-@tf.custom_gradient
-def _sums_of_squares(x: tf.Tensor) -> tuple[tf.Tensor, Callable[[tf.Tensor], tf.Tensor]]:
-    """Σ_j x_pjn², whose own gradient goes over the large x once, where TensorFlow's does thrice."""
+        def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            twice = 2.0 * tf.transpose(upstream)[:, None, :]
+            dS, dA = [], tf.zeros_like(A[:0])
+            for (start, stop), root, product in reversed(
+                list(zip(blocks, roots, products, strict=True))
+            ):
+                d_product = tf.reshape(twice * product, [P * (stop - start), -1])
+                below = tf.matmul(A[start:], d_product, transpose_b=True)
+                below = tf.transpose(tf.reshape(below, [M - start, P, -1]), [1, 0, 2])
+                dS.append(tf.pad(below, [[0, 0], [start, 0], [0, 0]]))
+                rows = tf.matmul(root, d_product)
+                width = stop - start
+                dA = tf.concat([rows[:width], rows[width:] + dA], axis=0)
+            return dA, tf.concat(dS[::-1], axis=2)
 
-    def gradient(upstream: tf.Tensor) -> tf.Tensor:
-        return (2.0 * upstream)[:, None, :] * x
+        sums = [tf.reduce_sum(tf.square(product), axis=1) for product in products]
+        return tf.transpose(tf.add_n(sums)), gradient
 
-    return tf.reduce_sum(tf.square(x), axis=1), gradient
+    return squares(A, tf.convert_to_tensor(q_sqrt))

@@ -35,7 +35,7 @@ from gpflow_ilr.models import prediction_sets, probabilities
 from gpflow_ilr.models.batches import DataMark, as_batch, missing_num_data
 from gpflow_ilr.models.collapsed import CollapsedClassifier
 from gpflow_ilr.models.posterior import cache_type
-from gpflow_ilr.models.shared_marginals import shared_marginals
+from gpflow_ilr.models.shared_marginals import shared_marginals, whitened_divergence
 from gpflow_ilr.models.svgp_posterior import SVGPPosterior
 from gpflow_ilr.models.warm_start import variational_start
 
@@ -100,14 +100,21 @@ class ClassifierSVGP(SVGP):
         :param full_output_cov: whether to return covariances between latent functions.
         """
         X = as_inputs(Xnew, self.num_columns)
-        shared = not isinstance(self.kernel, MultioutputKernel) and self.q_sqrt.shape.rank == 3
-        if full_cov or full_output_cov or not shared or X.shape.rank != 2:
+        if full_cov or full_output_cov or not self._is_shared or X.shape.rank != 2:
             with safe_jitter(self._inducing_variance):
                 theirs = super().posterior(PrecomputeCacheType.NOCACHE)
                 mean, variance = theirs.fused_predict_f(X, full_cov, full_output_cov)
             return finite_or_error(mean, "K_uu"), variance
+        return self._marginals(X, self.q_sqrt)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether all latents have one kernel, and full covariances."""
+        return not isinstance(self.kernel, MultioutputKernel) and self.q_sqrt.shape.rank == 3
+
+    def _marginals(self, X: tf.Tensor, q_sqrt: TensorType) -> MeanAndVariance:
         mean, variance = shared_marginals(
-            X, self.kernel, self.inducing_variable, self.q_mu, self.q_sqrt, self.whiten
+            X, self.kernel, self.inducing_variable, self.q_mu, q_sqrt, self.whiten
         )
         return mean + self.mean_function(X), variance
 
@@ -134,6 +141,8 @@ class ClassifierSVGP(SVGP):
     def prior_kl(self) -> tf.Tensor:
         """KL[q(u) ‖ p(u)], []."""
         if self.whiten:  # p is the standard normal
+            if self.q_sqrt.shape.rank == 3:
+                return whitened_divergence(self.q_mu, self.q_sqrt)
             return super().prior_kl()
         with safe_jitter(self._inducing_variance):
             return finite_or_error(super().prior_kl(), "K_uu")
@@ -192,13 +201,17 @@ class ClassifierSVGP(SVGP):
     def maximum_log_likelihood_objective(self, data: LabelledData) -> tf.Tensor:
         """The bound that training maximises, []."""
         X, Y, weights = data if len(data) == 3 else (*data, None)
-        if weights is None:
-            return super().elbo((X, Y))
-        expectations = self.likelihood.variational_expectations(X, *self.predict_f(X), Y)
-        total = tf.reduce_sum(weights * expectations)
+        own = {type(self).predict_f, type(self).prior_kl}
+        if self.whiten and self._is_shared and own <= _OF_SHARED_ROOTS:
+            S = tf.convert_to_tensor(self.q_sqrt)  # once: its triangles are made of vectors
+            marginals, kl = self._marginals(X, S), whitened_divergence(self.q_mu, S)
+        else:
+            marginals, kl = self.predict_f(X), self.prior_kl()
+        expectations = self.likelihood.variational_expectations(X, *marginals, Y)
+        total = tf.reduce_sum(expectations if weights is None else weights * expectations)
         if self.num_data is not None:
             total *= tf.cast(self.num_data, total.dtype) / tf.cast(tf.shape(X)[0], total.dtype)
-        return total - self.prior_kl()
+        return total - kl
 
     def _check_all_data(self, X: InputData) -> None:
         """Without ``num_data``, refuse rows that may be some of many: the first ones count as all."""
@@ -231,6 +244,9 @@ class ClassifierSVGP(SVGP):
             "that there were. Train it on (gpflow_ilr.training.fit), build it anew for other classes, "
             "or use ILRSGPR or ILRNNGPR, which take in rows and classes without training."
         )
+
+
+_OF_SHARED_ROOTS = {ClassifierSVGP.predict_f, ClassifierSVGP.prior_kl}
 
 
 class LinkedSVGP(ClassifierSVGP):

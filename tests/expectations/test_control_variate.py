@@ -85,8 +85,7 @@ def test_the_control_has_the_expectation_that_it_claims(
     d = np.sqrt(v) * rng.normal(size=(40_000, *m.shape)) @ C.T
     logits = m @ C.T + d
     r, level = softmax(logits, axis=-1).mean(axis=0), logsumexp(logits, axis=-1).mean(axis=0)
-    contrast = d - np.sum(r * d, axis=-1, keepdims=True)
-    arguments = (m @ C.T, contrast, v, C, r, level[:, None])
+    arguments = (m @ C.T, logits, np.sum(r * d, axis=-1, keepdims=True), v, C, r, level[:, None])
     control, known = (x.numpy() for x in one_against_rest(*map(tf.constant, arguments)))
     error = control.std(axis=0) / np.sqrt(len(d))
     np.testing.assert_array_less(np.abs(control.mean(axis=0) - known), 4.5 * error + K * 3e-6)
@@ -95,8 +94,9 @@ def test_the_control_has_the_expectation_that_it_claims(
 def test_for_two_classes_the_control_is_log_sum_exp_but_for_a_constant() -> None:
     centre, d = np.zeros((1, 2)), np.linspace(-4.0, 4.0, 41)[:, None, None] * np.array([1.0, -1.0])
     r, level = np.full((1, 2), 0.5), np.full((1, 1), np.log(2.0))  # those of the mean
-    arguments = (centre, d, np.ones((1, 1)), np.array([[1.0], [-1.0]]), r, level)
-    control, _ = one_against_rest(*(tf.constant(x) for x in arguments))  # rᵀd = 0 here
+    common = np.zeros((41, 1, 1))  # rᵀd is 0 here
+    arguments = (centre, d, common, np.ones((1, 1)), np.array([[1.0], [-1.0]]), r, level)
+    control, _ = one_against_rest(*(tf.constant(x) for x in arguments))
     np.testing.assert_allclose(
         control, logsumexp(d, axis=-1, keepdims=True) - level, rtol=0.01, atol=1e-12
     )  # to the one percent by which a_k is kept from zero
