@@ -105,7 +105,7 @@ def closed_forms(
 ) -> dict[str, tuple[Predict, float]]:
     """A head on the trained features, before and after it is polished; seconds of each."""
     start = time.perf_counter()
-    head = ClosedFormHead(K, 100, network=network.layers[0], kernel=kernel, max_iterations=30)
+    head = ClosedFormHead(K, 200, network=network.layers[0], kernel=kernel, max_iterations=30)
     head.fit(train, validation=val)
 
     def predictor() -> Predict:

@@ -105,10 +105,12 @@ def last_layer_laplace(
 
     H = inputs(X)
     p = np.exp(log_softmax(H @ W, axis=1))
-    size = W.size
-    hessian = precision * np.eye(size)
-    for h, q in zip(H, p, strict=True):
-        hessian += np.kron(np.outer(h, h), np.diag(q) - np.outer(q, q))
+    size, K = W.size, W.shape[1]
+    blocks = np.zeros([*W.shape, *W.shape])
+    for k, j in np.ndindex(K, K):  # Σ_n h hᵀ ⊗ (diag q − q qᵀ), a pair of classes at a time
+        curvature = p[:, k] * ((k == j) - p[:, j])
+        blocks[:, k, :, j] = (curvature[:, None] * H).T @ H
+    hessian = precision * np.eye(size) + blocks.reshape(size, size)
     root = np.linalg.cholesky(np.linalg.inv(hessian))
     noise = np.random.default_rng(0).normal(size=(draws, size)) @ root.T
     members = (W.ravel() + noise).reshape(draws, *W.shape)

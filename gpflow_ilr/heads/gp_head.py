@@ -40,10 +40,11 @@ from gpflow_ilr.heads.code_gp import SharedCodeGP
 from gpflow_ilr.heads.elbo_loss import for_elbo_loss, for_prediction
 from gpflow_ilr.heads.gp_layer import LINEAR, GPLayerLogic, KernelSpec, make_kernel
 from gpflow_ilr.heads.outputs import predicted
+from gpflow_ilr.heads.own_roots import latent_terms
 from gpflow_ilr.heads.penalty import Note, refuse_forgotten
 from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced
 from gpflow_ilr.inputs.labels import check_num_classes
-from gpflow_ilr.inputs.rows import as_rows
+from gpflow_ilr.inputs.rows import as_inputs, as_rows
 from gpflow_ilr.models import ILRSVGP
 from gpflow_ilr.models.probabilities import Entropies
 from gpflow_ilr.starting import kmeans_plusplus, starting_kernel
@@ -224,17 +225,19 @@ class HeadLogic(GPLayerLogic):
                 expected, constant, kl = self.gp.bound(inputs)
                 output = for_elbo_loss(tf.cast(note.of_output(expected), output_dtype))
             else:
-                constant, kl = 0.0, self.gp.prior_kl()
-                output = self._training_output(inputs, note, output_dtype)
+                X = as_inputs(inputs, self.gp.num_columns, "features")
+                mean, variance, kl = latent_terms(self.gp, X)
+                constant = 0.0
+                output = self._training_output(note.of_output(mean), variance, output_dtype)
             penalty = note.of_penalty(constant + (kl - log_prior) / self.num_data)
             self.add_loss(tf.cast(penalty, self._keras.backend.floatx()))
             return output
 
-    def _training_output(self, inputs: tf.Tensor, note: Note, output_dtype: tf.DType) -> tf.Tensor:
+    def _training_output(
+        self, mean: tf.Tensor, variance: tf.Tensor, output_dtype: tf.DType
+    ) -> tf.Tensor:
         """What the loss turns into the rows' share of the objective."""
         likelihood = self.gp.likelihood
-        mean, variance = self.gp.predict_f(inputs)
-        mean = note.of_output(mean)
         if self.objective == "elbo":
             expected = expected_log_softmax(mean, variance, likelihood.link, likelihood.bound_nodes)
             return for_elbo_loss(tf.cast(expected, output_dtype))

@@ -16,7 +16,14 @@ from gpflow.kernels import Kernel, SquaredExponential
 from gpflow_ilr.linalg.inverse_factors import triangular_inverse
 from gpflow_ilr.linalg.jitter import relative_jitter
 
-__all__ = ["Covariances", "WhitenedTerms", "covariances", "jittered", "whitened_terms"]
+__all__ = [
+    "Covariances",
+    "WhitenedTerms",
+    "covariance_gradient",
+    "covariances",
+    "jittered",
+    "whitened_terms",
+]
 
 
 class Covariances(NamedTuple):
@@ -129,15 +136,24 @@ def whitened_terms(K_uu: tf.Tensor, K_fu: tf.Tensor, q: tf.Tensor) -> WhitenedTe
             dq = tf.matmul(A, dm, transpose_a=True)
             dA = tf.matmul(dm, m, transpose_b=True) - minus * AQ
             W = tf.matmul(m, dq, transpose_b=True) - tf.matmul(Q, G)
-            dK_uu = tf.matmul(
-                L_inv, tf.matmul((0.5 * identity - lower) * W, L_inv), transpose_a=True
-            )
+            dK_uu = covariance_gradient(L_inv, W)
             dS = lower * tf.matmul(G, S) - identity * (P * dkl / diagonal)
             return dK_uu, tf.matmul(dA, L_inv), dkl * weighted + tf.concat([dq, dS], axis=1)
 
         return WhitenedTerms(tf.matmul(A, m), explained, kl), gradient
 
     return WhitenedTerms(*forward(K_uu, K_fu, q))
+
+
+def covariance_gradient(L_inv: tf.Tensor, W: tf.Tensor) -> tf.Tensor:
+    """dK_uu = −L⁻ᵀ Φ(W) L⁻¹, where Φ halves the diagonal of the lower triangle, [M, M].
+
+    :param L_inv: L⁻¹ of L Lᵀ = K_uu, [M, M].
+    :param W: dAᵀA of A = K_fu L⁻ᵀ, [M, M].
+    """
+    identity = tf.eye(W.shape[0], dtype=W.dtype)
+    minus_phi = 0.5 * identity - tf.linalg.band_part(tf.ones_like(identity), -1, 0)
+    return tf.matmul(L_inv, tf.matmul(minus_phi * W, L_inv), transpose_a=True)
 
 
 def jittered(K_uu: tf.Tensor) -> tf.Tensor:

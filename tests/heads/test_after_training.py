@@ -97,13 +97,18 @@ def test_posterior_layer_predicts_as_the_head(stack: Stack, objective: str, tmp_
     model = stack.model(stack.head(objective=objective))
     network, head = model.layers
     head.calibrate((X_VAL, Y_VAL), network)
-    layer = head.posterior_layer(("probabilities", "epistemic"))
+    layer = head.posterior_layer(("probabilities", "epistemic", "mean", "variance"))
     inputs = stack.keras.layers.Input((4,))
     served = stack.keras.Model(inputs, layer(network(inputs)))
     served.save(tmp_path / "served.keras")
     served = stack.keras.models.load_model(tmp_path / "served.keras")
     found = served.predict(X_VAL, verbose=0)
     np.testing.assert_allclose(found["probabilities"], model(X_VAL), atol=1e-6)
+    mean, variance = head.predict_latents(network(X_VAL))
+    L = head.gp.likelihood.code.scale if objective == "code" else 1.0  # which its link has
+    np.testing.assert_allclose(found["mean"], L * mean, rtol=1e-4, atol=1e-5)
+    expected = np.broadcast_to(L**2 * variance, mean.shape)
+    np.testing.assert_allclose(found["variance"], expected, rtol=1e-4, atol=1e-5)
     entropies = head.predict_entropy(network(X_VAL))
     np.testing.assert_allclose(found["epistemic"], entropies.epistemic, atol=1e-6)
     np.testing.assert_allclose(

@@ -276,12 +276,29 @@ def test_head_of_any_function_predicts_and_is_a_layer_of_features() -> None:
     np.testing.assert_allclose(alone.predict(features, verbose=0), head.predict(IMAGES), atol=1e-6)
 
 
-def test_many_classes_need_one_root() -> None:
-    many = 300
+def test_a_subclassed_network_is_attached_too(stack: Stack) -> None:
+    class Subclassed(stack.keras.Model):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.flat, self.dense = stack.keras.layers.Flatten(), stack.keras.layers.Dense(D)
+
+        def call(self, inputs: Any) -> Any:
+            return self.dense(self.flat(inputs))
+
+    network = Subclassed()
+    network(IMAGES[:1])
+    head = stack.closed_form(network=network)
+    head.fit((IMAGES, Y), validation=VALIDATION)
+    attached = head.attach().predict(IMAGES, verbose=0)
+    np.testing.assert_allclose(attached, head.predict(IMAGES), atol=1e-6)
+
+
+@pytest.mark.parametrize("many", [300, pytest.param(2000, marks=pytest.mark.slow)])
+def test_many_classes_need_one_root(many: int) -> None:
     y = np.arange(2 * many) % many
     F = np.random.default_rng(0).normal(size=(2 * many, 3)) + y[:, None] % 7
     head = STACKS["keras"].closed_form(num_classes=many, num_inducing=20)
-    head.fit((F, y), validation=(F[:30], y[:30]))
+    head.fit((F, y), validation=(F[:3], y[:3]))
     layer = head.layer()
     assert layer.gp.root.shape == [1, 20, 20]
     np.testing.assert_allclose(layer(F[:2]), head.predict(F[:2]), atol=1e-6)

@@ -20,14 +20,17 @@ def test_outputs_on_request_are_the_outputs_of_the_model(stack: Stack) -> None:
     network = stack.door.feature_network(stack.classifier())
     head = stack.closed_form(network=network)
     head.fit((IMAGES, Y), validation=(IMAGES, Y))
-    outputs = ("probabilities", "epistemic", "mean")
+    outputs = ("probabilities", "epistemic", "mean", "variance")
     found = head.attach(outputs=outputs).predict(IMAGES, verbose=0)
     assert set(found) == set(outputs)
     np.testing.assert_allclose(found["probabilities"], head.predict(IMAGES), atol=1e-6)
     np.testing.assert_allclose(
         found["epistemic"], head.predict_entropy(IMAGES).epistemic, atol=1e-6
     )
-    assert found["mean"].shape == (len(IMAGES), K - 1)
+    latents = head.model.predict_f(network.predict(IMAGES, verbose=0))
+    for name, expected in zip(("mean", "variance"), latents, strict=True):
+        assert found[name].shape == (len(IMAGES), K - 1)
+        np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_layer_has_no_trainable_weights_and_its_configuration_makes_it_again(stack: Stack) -> None:
