@@ -260,6 +260,13 @@ def _centred_logs(x: TensorType, y: TensorType) -> tuple[tf.Tensor, tf.Tensor]:
             f"x and y must have as many columns as each other, but have shapes {X.shape.as_list()} and "
             f"{Y.shape.as_list()}. Pass probabilities of the same classes."
         )
+    try:
+        tf.broadcast_static_shape(X.shape, Y.shape)
+    except ValueError:
+        raise ValueError(
+            f"x and y must have as many rows as each other, or one of them one, but have shapes "
+            f"{X.shape.as_list()} and {Y.shape.as_list()}. Pass pairs of rows."
+        ) from None
     return X, Y
 
 

@@ -31,6 +31,7 @@ from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.expectations.nodes import average, log_average, rule_or_default
 from gpflow_ilr.inputs.labels import label_rows
+from gpflow_ilr.likelihoods.latents import of_known_latents
 from gpflow_ilr.linalg.row_chunks import map_rows
 
 __all__ = ["LogisticSoftmaxLikelihood", "BijectiveSoftmaxLikelihood"]
@@ -74,6 +75,17 @@ class AugmentedLikelihood(Likelihood):
     def num_latent_gps(self) -> int:
         """Number of latents L, and so of latent GPs."""
         return self.link.num_latent_gps
+
+    @property
+    def link_dtype(self) -> None:
+        """Latents have any float: the link has no numbers of its own."""
+
+    log_prob = of_known_latents(Likelihood.log_prob)
+    conditional_mean = of_known_latents(Likelihood.conditional_mean)
+    conditional_variance = of_known_latents(Likelihood.conditional_variance)
+    predict_mean_and_var = of_known_latents(Likelihood.predict_mean_and_var)
+    predict_log_density = of_known_latents(Likelihood.predict_log_density)
+    variational_expectations = of_known_latents(Likelihood.variational_expectations)
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:

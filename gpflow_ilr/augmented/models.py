@@ -47,7 +47,7 @@ from gpflow_ilr.augmented.sampled import SampledPosterior, SampledPredictions
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.kernels import check_columns, independent_kernels
 from gpflow_ilr.inputs.labels import membership
-from gpflow_ilr.inputs.model_parts import check_function
+from gpflow_ilr.inputs.model_parts import check_float, check_function
 from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.linalg.jitter import relative_jitter
 from gpflow_ilr.starting import starting_kernel
@@ -75,18 +75,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         likelihood: AugmentedLikelihood,
         mean_function: MeanFunction | None = None,
     ) -> None:
-        rows = check_data(data, likelihood.num_classes)
-        X, labels = rows.X, rows.labels
-        if rows.weights is not None:
-            raise ValueError(
-                "data has weights, which this model does not have: it samples the posterior of "
-                "observed classes. Pass (X, y), or use another model."
-            )
-        if labels.shape.rank != 1:
-            raise ValueError(
-                "y has soft labels, which this model does not have: it samples the posterior of "
-                "observed classes. Pass class indices, for instance y.argmax(axis=1)."
-            )
+        X, labels = _observed(data, likelihood.num_classes)
         check_function("mean_function", mean_function, "gpflow.mean_functions.Constant()")
         kernel = _wide_kernel(X, likelihood.num_classes) if kernel is None else kernel
         independent_kernels(kernel, likelihood.num_latent_gps)  # refuses a kernel that does not fit
@@ -94,10 +83,21 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         super().__init__(
             kernel, likelihood, mean_function, num_latent_gps=likelihood.num_latent_gps
         )
-        self.data = (X, labels[:, None])
+        self.data = (X, labels)
         self.chains: Chains | None = None
         self._verified: _Verified | None = None
         self._posterior: SampledPosterior | None = None
+
+    @property
+    def data(self) -> RegressionData:
+        """X [N, D] and class indices [N, 1]. May be set, to labels in any form: then sample again."""
+        return self._data
+
+    @data.setter
+    def data(self, data: RegressionData) -> None:
+        X, labels = _observed(data, self.likelihood.num_classes)
+        check_columns(self.kernel, X.shape[-1])
+        self._data = (X, labels)
 
     @property
     def _kernels(self) -> list[Kernel]:
@@ -133,6 +133,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
 
         It is loose, so its value is not comparable with that of other models.
         """
+        check_float(self)
         Y = membership(self.data[1][:, 0], self.likelihood.num_classes)
         return maximised_bound(self.likelihood.link, *self._prior(), Y)
 
@@ -237,6 +238,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         :raises RuntimeError: if there are no samples, or hyperparameters or data have changed since.
         """
         chains = self._current_chains()
+        check_float(self)
         kept, X = self._posterior, self.data[0]
         if kept is None or kept.samples is not chains.samples or kept.X is not X:
             kept = SampledPosterior(
@@ -311,6 +313,22 @@ class BijectiveSoftmaxGP(AugmentedGP):
     ) -> None:
         likelihood = BijectiveSoftmaxLikelihood(num_classes, class_scaling=class_scaling)
         super().__init__(data, kernel, likelihood, mean_function)
+
+
+def _observed(data: RegressionData, num_classes: int) -> RegressionData:
+    """X [N, D] and hard labels [N, 1]; weights and soft labels are refused."""
+    rows = check_data(data, num_classes)
+    if rows.weights is not None:
+        raise ValueError(
+            "data has weights, which this model does not have: it samples the posterior of "
+            "observed classes. Pass (X, y), or use another model."
+        )
+    if rows.labels.shape.rank != 1:
+        raise ValueError(
+            "y has soft labels, which this model does not have: it samples the posterior of "
+            "observed classes. Pass class indices, for instance y.argmax(axis=1)."
+        )
+    return rows.X, rows.labels[:, None]
 
 
 @dataclass(frozen=True)

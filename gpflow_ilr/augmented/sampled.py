@@ -30,7 +30,7 @@ from gpflow_ilr.expectations import Sobol
 from gpflow_ilr.expectations.logarithms import entropy
 from gpflow_ilr.expectations.nodes import average as weighted_average
 from gpflow_ilr.expectations.nodes import log_average
-from gpflow_ilr.inputs.labels import label_rows
+from gpflow_ilr.inputs.labels import label_rows, label_tensor
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.jitter import absolute_jitter
 from gpflow_ilr.linalg.row_chunks import map_rows
@@ -269,8 +269,7 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         :param full_output_cov: must be False, as in every GPflow model.
         """
         X, y = data
-        Y = tf.convert_to_tensor(y)
-        Y = label_rows(Y[:, None] if Y.shape.rank == 1 else Y, self.likelihood.num_classes)
+        Y = label_rows(label_tensor(y), self.likelihood.num_classes)
         assert_params_false(
             self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
         )

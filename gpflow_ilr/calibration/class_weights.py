@@ -15,6 +15,7 @@ import tensorflow as tf
 from gpflow.base import TensorType
 
 from gpflow_ilr.inputs.labels import as_labels
+from gpflow_ilr.inputs.probabilities import as_probabilities
 
 __all__ = ["balanced_class_weights", "undo_class_weights"]
 
@@ -44,8 +45,12 @@ def undo_class_weights(probabilities: TensorType, class_weights: Any) -> tf.Tens
 
     :param probabilities: of a model whose rows had weights of their classes, [..., K].
     :param class_weights: w_k > 0, [K].
-    :raises ValueError: if the weights are not K positive numbers.
+    :raises ValueError: if the weights are not K positive numbers, or rows that are known are off the
+        simplex.
     """
+    if not tf.is_symbolic_tensor(probabilities):
+        rows = np.asarray(probabilities)
+        as_probabilities(rows.reshape(-1, rows.shape[-1]) if rows.ndim else rows)
     p = tf.convert_to_tensor(probabilities)
     weights = np.asarray(class_weights, np.float64)
     if weights.shape != (p.shape[-1],) or not np.all(np.isfinite(weights) & (weights > 0.0)):

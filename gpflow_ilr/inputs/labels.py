@@ -19,7 +19,14 @@ from gpflow.config import default_float
 from gpflow_ilr.inputs.arrays import first, is_real, odd_row, row_name
 from gpflow_ilr.simplex import check_num_classes
 
-__all__ = ["as_labels", "check_num_classes", "membership", "label_rows", "check_simplex_rows"]
+__all__ = [
+    "as_labels",
+    "check_num_classes",
+    "membership",
+    "label_rows",
+    "check_simplex_rows",
+    "label_tensor",
+]
 
 # By name, because NumPy has no finfo of bfloat16.
 _EPSILON = {"bfloat16": 2.0**-7, "float16": 2.0**-10, "float32": 2.0**-23}
@@ -123,6 +130,23 @@ def label_rows(Y: Any, num_classes: int, dtype: Any = None) -> tf.Tensor:
     check_simplex_rows(values, "Labels")
     # Tensors are passed on, so that soft rows stay connected to a tape that watches them.
     return tf.cast(Y if tf.is_tensor(Y) else values, dtype)
+
+
+def label_tensor(y: Any) -> tf.Tensor:
+    """Labels with an axis of their own, [..., 1] or [..., K], of whatever dtype, for a likelihood.
+
+    :param y: [N], or with that axis, as an array, a tensor, a pandas object or a list.
+    :raises ValueError: if they are no numbers, or none at all.
+    """
+    try:
+        Y = tf.convert_to_tensor(y)
+    except (TypeError, ValueError):  # objects, among which may be numbers
+        Y = tf.convert_to_tensor(_real_array(y))
+    if Y.shape.rank == 0:
+        raise ValueError(
+            f"Labels must be one for each row of X, but y is {y!r}. Pass a list or array."
+        )
+    return Y[:, None] if Y.shape.rank == 1 else Y
 
 
 def check_simplex_rows(rows: np.ndarray, name: str) -> None:

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from gpflow.config import default_float
 from gpflow.inducing_variables import InducingPoints, InducingVariables
 from gpflow.models import GPModel
 
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.rows import as_rows
 
-__all__ = ["as_inducing_variable", "check_function", "check_model", "check_num_data"]
+__all__ = ["as_inducing_variable", "check_float", "check_function", "check_model", "check_num_data"]
 
 
 def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
@@ -59,6 +60,23 @@ def check_num_data(num_data: Any) -> None:
     """
     if num_data is not None and not tf.is_tensor(num_data):
         check_count("num_data", num_data)
+
+
+def check_float(model: Any) -> None:
+    """Refuse to compute with a model that was built under another default float of GPflow.
+
+    TensorFlow would say so of some product within.
+
+    :param model: whose kernel has parameters; one without, such as a frozen one, is taken as it is.
+    :raises ValueError: naming both floats.
+    """
+    parameter = next(iter(model.kernel.parameters), None)
+    if parameter is not None and parameter.dtype != default_float():
+        raise ValueError(
+            f"{type(model).__name__} was built in {parameter.dtype.name}, but GPflow's default float "
+            f"is {tf.as_dtype(default_float()).name} now. Call gpflow.config.set_default_float(np."
+            f"{parameter.dtype.name}) before using it, or build the model anew."
+        )
 
 
 def check_model(model: Any, example: str = "ILRGPR((X, y), kernel, num_classes=K)") -> None:

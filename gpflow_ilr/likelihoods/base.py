@@ -9,12 +9,10 @@ value for label k.
 
 from __future__ import annotations
 
-import functools
-import inspect
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import cast
 
+import numpy as np
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import MeanAndVariance, TensorType
@@ -28,26 +26,9 @@ from gpflow_ilr.expectations import (
     rule_or_default,
 )
 from gpflow_ilr.inputs.labels import label_rows
+from gpflow_ilr.likelihoods.latents import of_known_latents
 
 __all__ = ["SoftmaxOfLatents"]
-
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-def _of_known_latents(method: Method) -> Method:
-    """A public method of GPflow's ``Likelihood``, after a look at the number of latents.
-
-    GPflow checks shapes as well, but in eager mode only, and does not know what to do about them.
-    """
-    _, _, latents, *_ = inspect.signature(method).parameters  # after self and X: F or Fmu
-
-    @tf.autograph.experimental.do_not_convert  # two seconds at the first trace, for the same graph
-    @functools.wraps(method)
-    def checked(self: SoftmaxOfLatents, *args: Any, **kwargs: Any) -> Any:
-        self._check_latents(args[1] if len(args) > 1 else kwargs.get(latents))
-        return method(self, *args, **kwargs)
-
-    return cast(Method, checked)
 
 
 class SoftmaxOfLatents(Likelihood):
@@ -78,25 +59,17 @@ class SoftmaxOfLatents(Likelihood):
     def link(self) -> tf.Tensor:
         """C [K, L], the matrix that maps latents to logits."""
 
-    log_prob = _of_known_latents(Likelihood.log_prob)
-    conditional_mean = _of_known_latents(Likelihood.conditional_mean)
-    conditional_variance = _of_known_latents(Likelihood.conditional_variance)
-    predict_mean_and_var = _of_known_latents(Likelihood.predict_mean_and_var)
-    predict_log_density = _of_known_latents(Likelihood.predict_log_density)
-    variational_expectations = _of_known_latents(Likelihood.variational_expectations)
+    log_prob = of_known_latents(Likelihood.log_prob)
+    conditional_mean = of_known_latents(Likelihood.conditional_mean)
+    conditional_variance = of_known_latents(Likelihood.conditional_variance)
+    predict_mean_and_var = of_known_latents(Likelihood.predict_mean_and_var)
+    predict_log_density = of_known_latents(Likelihood.predict_log_density)
+    variational_expectations = of_known_latents(Likelihood.variational_expectations)
 
-    def _check_latents(self, F: TensorType) -> None:
-        """Refuse latents [..., L'] of a model with another number of them."""
-        shape = tf.TensorShape(getattr(F, "shape", None))
-        K, L = self.num_classes, self.num_latent_gps
-        if shape.rank in (None, 0) or shape[-1] in (None, L):
-            return
-        why = {K - 1: "one less than classes", K: "one for each class"}
-        raise ValueError(
-            f"{type(self).__name__} of {K} classes has {L} latents, but the model gives it "
-            f"{shape[-1]}. Build the model with num_latent_gps={L} "
-            f"({why.get(L, 'the columns of its link matrix')})."
-        )
+    @property
+    def link_dtype(self) -> tf.DType:
+        """The float that the link has, and latents must have."""
+        return self.link.dtype
 
     def _log_softmax(self, F: TensorType) -> tf.Tensor:
         """Log π for latents F [..., L]: [..., K]."""
@@ -135,7 +108,8 @@ class SoftmaxOfLatents(Likelihood):
     ) -> tf.Tensor:
         link = self.link
         rows = self._rows(Y, link)
-        one_hot = Y.shape[-1] == 1  # class indices
+        shape = np.shape(Y) if isinstance(Y, (list, tuple)) else Y.shape
+        one_hot = shape[-1] == 1  # class indices
         return predictive_log_density(Fmu, Fvar, link, self.nodes, rows, one_hot)
 
     @inherit_check_shapes

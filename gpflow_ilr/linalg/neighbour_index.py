@@ -84,7 +84,8 @@ class _Built:
         self._X, self._values = X, np.asarray(X)
         self._metric = np.asarray(metric)
         self._columns = self._metric > 0.0
-        self._spread = np.std(self._values, axis=0)
+        with np.errstate(over="ignore"):  # the search refuses such rows
+            self._spread = np.std(self._values, axis=0)
         self._search = _searcher(self._scaled(self._values))
         self._asked: tuple[Any, int] | None = None
         self._answer: tf.Tensor | None = None
@@ -113,6 +114,11 @@ class _Built:
         # In training the same rows ask again and again.
         if self._asked is None or self._asked[0] is not Xnew or self._asked[1] != count:
             found = self._search(self._scaled(np.asarray(Xnew)), count)
+            if np.max(found, initial=0) >= len(self._values):  # the tree's mark for none
+                raise ValueError(
+                    "X has rows so far apart that their distances overflow. Scale its columns, for "
+                    "example with gpflow_ilr.inputs.scaling.Standardised."
+                )
             self._answer = tf.constant(np.reshape(found, [-1, count]), tf.int32)
             self._asked = (Xnew, count)
         return self._answer

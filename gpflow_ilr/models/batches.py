@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 from gpflow.base import InputData
 
+from gpflow_ilr.inputs.labels import label_tensor
 from gpflow_ilr.inputs.rows import LabelledData, as_inputs
 from gpflow_ilr.inputs.weights import weights_of_batch
 
@@ -27,8 +28,7 @@ def as_batch(data: LabelledData, num_columns: int | None = None) -> LabelledData
     :param num_columns: D, where it is known.
     :raises ValueError: if there are more or fewer labels, or weights, than rows.
     """
-    X, Y = as_inputs(data[0], num_columns), tf.convert_to_tensor(data[1])
-    Y = Y[:, None] if Y.shape.rank == 1 else Y
+    X, Y = as_inputs(data[0], num_columns), label_tensor(data[1])
     # A single label would be broadcast to all rows.
     if not X.shape[:-1].is_compatible_with(Y.shape[:-1]):
         raise ValueError(

@@ -29,11 +29,12 @@ from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spaced
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import OutputSpan, check_columns, output_spans
-from gpflow_ilr.inputs.model_parts import check_function
+from gpflow_ilr.inputs.model_parts import check_float, check_function
 from gpflow_ilr.inputs.rows import LabelledData, LabelledRows, as_column, as_inputs, check_data
 from gpflow_ilr.likelihoods import CodeSoftmax
 from gpflow_ilr.linalg.row_chunks import map_rows
 from gpflow_ilr.models import prediction_sets, probabilities, streaming
+from gpflow_ilr.models.batches import as_batch
 from gpflow_ilr.models.posterior import ConjugatePosterior, cache_type
 
 __all__ = ["ConjugateClassifier", "Objective"]
@@ -170,6 +171,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
     def maximum_log_likelihood_objective(self) -> tf.Tensor:
         """What training maximises, as ``objective`` says."""
         # Not converted: autograph would take seconds to find that there is nothing to convert.
+        check_float(self)
         return self.loo_log_density() if self.objective == "loo" else self.log_evidence()
 
     def log_evidence(self) -> tf.Tensor:
@@ -216,6 +218,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         In closed form, with the hyperparameters (and inducing inputs) kept. A row that counts several
         times, by its weight, is left out as a whole.
         """
+        check_float(self)
         mean, var = self.leave_one_out()
         scale = self.code.scale
         return scale * mean, tf.broadcast_to(scale**2 * var, tf.shape(mean))
@@ -345,6 +348,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
 
         :param Xnew: [..., N, D].
         """
+        check_float(self)
         return self.marginals(self.precompute(), Xnew)
 
     def predict_f(
@@ -356,6 +360,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         :param full_cov: whether to return covariances between rows.
         :param full_output_cov: whether to return covariances between latent functions.
         """
+        check_float(self)
         X = as_inputs(Xnew, self.num_columns)
         return self.latents(self.precompute(), X, full_cov, full_output_cov)
 
@@ -375,9 +380,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         :param full_cov: must be False.
         :param full_output_cov: must be False.
         """
-        X, Y = data[0], tf.convert_to_tensor(data[1])
-        Y = Y[:, None] if Y.shape.rank == 1 else Y
-        X = as_inputs(X, self.num_columns)
+        X, Y = as_batch(data[:2], self.num_columns)
         return super().predict_log_density((X, Y), full_cov, full_output_cov)
 
     def posterior(

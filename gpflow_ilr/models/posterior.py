@@ -14,6 +14,7 @@ from gpflow.base import InputData, MeanAndVariance
 from gpflow.posteriors import AbstractPosterior, PrecomputeCacheType, PrecomputedValue
 
 from gpflow_ilr.calibration.criterion import Marginals
+from gpflow_ilr.inputs.model_parts import check_float
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.models import prediction_sets, probabilities
 
@@ -134,6 +135,7 @@ class ConjugatePosterior(AbstractPosterior):
         return self.model.marginals(self.cache or self.model.precompute(), Xnew)
 
     def _check_classes(self) -> None:
+        check_float(self.model)
         if self.model.likelihood is not self.likelihood:
             raise ValueError(
                 f"This posterior is of {self.likelihood.num_classes} classes, but its model has other "

@@ -25,8 +25,13 @@ from gpflow.posteriors import PrecomputeCacheType
 from gpflow_ilr.codes import ILRCode
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
-from gpflow_ilr.inputs.kernels import for_conditional, output_spans
-from gpflow_ilr.inputs.model_parts import as_inducing_variable, check_function, check_num_data
+from gpflow_ilr.inputs.kernels import check_columns, for_conditional, output_spans
+from gpflow_ilr.inputs.model_parts import (
+    as_inducing_variable,
+    check_float,
+    check_function,
+    check_num_data,
+)
 from gpflow_ilr.inputs.rows import LabelledData, as_inputs
 from gpflow_ilr.likelihoods import ILRLikelihood, LinkedSoftmax, SoftmaxLikelihood
 from gpflow_ilr.linalg.inverse_factors import finite_or_error
@@ -81,6 +86,8 @@ class ClassifierSVGP(SVGP):
             **options,
         )
         refuse_keras_layers(self, type(self).__name__)
+        if self.num_columns is not None:
+            check_columns(self.kernel, self.num_columns)
         self._all_data: DataMark | None = None
 
     @property
@@ -99,6 +106,7 @@ class ClassifierSVGP(SVGP):
         :param full_cov: whether to return covariances between rows.
         :param full_output_cov: whether to return covariances between latent functions.
         """
+        check_float(self)
         X = as_inputs(Xnew, self.num_columns)
         if full_cov or full_output_cov or not self._is_shared or X.shape.rank != 2:
             with safe_jitter(self._inducing_variance):
@@ -182,6 +190,7 @@ class ClassifierSVGP(SVGP):
             [N].
         :raises ValueError: if ``num_data`` is unknown, and the batch is not known to be all data.
         """
+        check_float(self)
         self._check_all_data(data[0])
         return super().training_loss(as_batch(data, self.num_columns))
 
@@ -193,6 +202,7 @@ class ClassifierSVGP(SVGP):
             [N]: a row of weight w counts as w rows.
         :raises ValueError: if ``num_data`` is unknown, and the batch is not known to be all data.
         """
+        check_float(self)
         self._check_all_data(data[0])
         return self.maximum_log_likelihood_objective(as_batch(data, self.num_columns))
 

@@ -18,6 +18,7 @@ from gpflow.covariances import Kuf
 from gpflow.kernels import MultioutputKernel
 from gpflow.posteriors import PrecomputeCacheType
 
+from gpflow_ilr.inputs.model_parts import check_float
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.models.shared_marginals import factor_of_inducing, shared_marginals
 
@@ -69,11 +70,6 @@ class SVGPPosterior(tf.Module):
         else:
             self.cache = tuple(tf.Variable(value, trainable=False) for value in values)
 
-    @check_shapes(
-        "Xnew: [batch..., N, D]",
-        "return[0]: [batch..., N, P]",
-        "return[1]: [batch..., N, P] if (not full_cov) and (not full_output_cov)",
-    )
     def predict_f(
         self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
     ) -> MeanAndVariance:
@@ -83,7 +79,15 @@ class SVGPPosterior(tf.Module):
         :param full_cov: whether to return covariances between rows.
         :param full_output_cov: whether to return covariances between latents.
         """
-        X = as_inputs(Xnew, self.model.num_columns)
+        check_float(self.model)
+        return self._predict_f(as_inputs(Xnew, self.model.num_columns), full_cov, full_output_cov)
+
+    @check_shapes(
+        "X: [batch..., N, D]",
+        "return[0]: [batch..., N, P]",
+        "return[1]: [batch..., N, P] if (not full_cov) and (not full_output_cov)",
+    )
+    def _predict_f(self, X: tf.Tensor, full_cov: bool, full_output_cov: bool) -> MeanAndVariance:
         if self.cache is None or X.shape.rank != 2:
             return self.model.predict_f(X, full_cov, full_output_cov)
         L, m, S = self.cache

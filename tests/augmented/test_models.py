@@ -144,6 +144,18 @@ def test_samples_of_other_data_are_refused(change, fitted):
     assert_array_equal(model.predict_y(XNEW)[0], before)
 
 
+def test_data_may_be_set_in_every_form_and_are_checked(fitted):
+    model = deepcopy(fitted[0])
+    X, Y = (x.numpy() for x in model.data)
+    before = model.predict_y(XNEW)[0]
+    model.data = (X.tolist(), Y[:, 0])
+    assert_array_equal(model.predict_y(XNEW)[0], before)
+    with pytest.raises(ValueError, match="Labels must be integers"):
+        model.data = (X, Y + 1)
+    with pytest.raises(ValueError, match="soft labels"):
+        model.data = (X, np.full((len(X), 3), 1 / 3))
+
+
 def test_inputs_that_are_moved_together_take_the_samples_with_them(fitted):
     model = deepcopy(fitted[0])
     before = model.predict_y(XNEW)[0]

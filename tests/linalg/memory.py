@@ -26,3 +26,8 @@ def peak_bytes(function: Callable[[], Any]) -> int:
     before = _kilobytes("VmRSS")
     function()
     return 1024 * (_kilobytes("VmHWM") - before)
+
+
+def resident_bytes() -> int:
+    """Resident memory of this process now."""
+    return 1024 * _kilobytes("VmRSS")

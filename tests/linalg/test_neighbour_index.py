@@ -231,3 +231,9 @@ def test_copies_build_their_own(copied, built: list[int], way: str) -> None:
     found = other.nearest(0, X, METRIC, XNEW, COUNT)
     np.testing.assert_array_equal(found, by_sorting(X, METRIC, XNEW, COUNT))
     assert built == [N, N]
+
+
+def test_rows_whose_distances_overflow_are_refused_with_a_remedy() -> None:
+    far = tf.constant(1e160 * np.eye(3))
+    with pytest.raises(ValueError, match=r"distances overflow\. Scale its columns"):
+        NeighbourIndex().nearest(0, far, tf.ones(3, far.dtype), far, 2)

@@ -94,6 +94,12 @@ def probabilities() -> Iterator[Bad]:
     yield Bad(name, (P, P), "a tuple of 2", "pass the first")
 
 
+def probabilities_of_any_rank() -> Iterator[Bad]:
+    yield Bad("probabilities", None, "None", "Pass what predict_y")
+    yield Bad("probabilities", P - 0.5, "row 0 has a negative entry", "exp")
+    yield Bad("probabilities", np.nan * P, "nan", "repair")
+
+
 def labels(num_rows: int = 2, name: str = "labels") -> Iterator[Bad]:
     right = (np.arange(num_rows) + 1) % K
     last = int(np.argmax(right == 2))
@@ -151,6 +157,7 @@ SIMPLEX = [
     Bad("x", 0.3, "[]", "Pass class probabilities"),
 ]
 OTHER_COLUMNS = Bad("y", [[0.5, 0.5]], "[1, 2]", "Pass probabilities of the same classes")
+OTHER_ROWS = Bad("y", P[[0, 1, 0]], "[3, 3]", "Pass pairs of rows")
 
 LENGTHS = [
     *(one_of("learning_rate", value, "Try 0.01") for value in (0.0, "a", None, np.nan)),
@@ -186,10 +193,12 @@ ENTRIES: dict[str, Entry] = {
     ),
     "simplex.aitchison_norm": Entry(simplex.aitchison_norm, dict, SIMPLEX),
     "simplex.aitchison_distance": Entry(
-        simplex.aitchison_distance, lambda: {"x": P, "y": P}, [*SIMPLEX, OTHER_COLUMNS]
+        simplex.aitchison_distance, lambda: {"x": P, "y": P}, [*SIMPLEX, OTHER_COLUMNS, OTHER_ROWS]
     ),
     "simplex.aitchison_inner_product": Entry(
-        simplex.aitchison_inner_product, lambda: {"x": P, "y": P}, [*SIMPLEX, OTHER_COLUMNS]
+        simplex.aitchison_inner_product,
+        lambda: {"x": P, "y": P},
+        [*SIMPLEX, OTHER_COLUMNS, OTHER_ROWS],
     ),
     # Starting values
     "starting_kernel": Entry(
@@ -299,7 +308,13 @@ ENTRIES: dict[str, Entry] = {
     "calibration.undo_class_weights": Entry(
         calibration.undo_class_weights,
         lambda: {"probabilities": P, "class_weights": np.ones(K)},
-        [one_of("class_weights", v, "one for each") for v in ([1.0, 2.0], [0.0, 1.0, 1.0], 2.0)],
+        [
+            *(
+                one_of("class_weights", v, "one for each")
+                for v in ([1.0, 2.0], [0.0, 1.0, 1.0], 2.0)
+            ),
+            *probabilities_of_any_rank(),
+        ],
     ),
     "calibration.smoothing": Entry(
         lambda smoothing: setattr(exact(), "smoothing", smoothing),

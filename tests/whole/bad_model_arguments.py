@@ -85,7 +85,7 @@ def has_inducing(cls: Callable[..., Any], *bad: Bad) -> Entry:
 
 
 def variational(cls: Callable[..., Any], right: dict[str, Any], *bad: Bad) -> Entry:
-    shared = [*kernels(), *inducing(), *mean_functions(), *counts("num_data"), NODES]
+    shared = [*fitting_kernels(), *inducing(), *mean_functions(), *counts("num_data"), NODES]
     return Entry(cls, lambda: {"kernel": kernel(), "inducing_variable": Z} | right, [*shared, *bad])
 
 
@@ -183,6 +183,8 @@ ENTRIES: dict[str, Entry] = {
             with_columns(),
             Bad("data", (X, Y[:3]), "(3, 1)", "as many labels as rows", "X"),
             Bad("data", (X, Y + 1), "label 3", "subtract 1", "Labels"),
+            Bad("data", (X, None), "None", "an array, a tensor or a list", "Labels"),
+            Bad("data", (X, 0), "y is 0", "Pass a list or array", "Labels"),
         ],
     ),
     "ILRSGPR.absorb": Entry(

@@ -1,8 +1,10 @@
 """Bad inputs get the same sentence in prediction as in training, from every model and its posterior."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
+import gpflow
 import numpy as np
 import pandas as pd
 import pytest
@@ -78,3 +80,29 @@ def test_frames_with_numbers_and_booleans_are_read(models) -> None:
     for model in models.values():
         p = model.predict_y(frame)[0]
         np.testing.assert_array_equal(p, model.predict_y(frame.to_numpy(float))[0])
+
+
+@pytest.fixture
+def _single_precision() -> Iterator[None]:
+    with gpflow.config.as_context(replace(gpflow.config.config(), float=np.float32)):
+        yield
+
+
+@pytest.mark.usefixtures("_single_precision")
+def test_models_of_another_default_float_say_so(models) -> None:
+    sentence = "was built in float64, but GPflow's default float is float32 now"
+    for name, model in models.items():
+        for predict in METHODS.values():
+            with pytest.raises(ValueError, match=sentence):
+                predict(model, XNEW)
+        data = [(X, Y)] if name.endswith("SVGP") else []
+        with pytest.raises(ValueError, match=sentence):
+            model.training_loss(*data)
+
+
+def test_posteriors_of_another_default_float_say_so(models) -> None:
+    posteriors = [models[name].posterior() for name in ("ILRGPR", "ILRSGPR", "ILRSVGP")]
+    with gpflow.config.as_context(replace(gpflow.config.config(), float=np.float32)):
+        for posterior in posteriors:
+            with pytest.raises(ValueError, match="was built in float64"):
+                posterior.predict_f(XNEW)

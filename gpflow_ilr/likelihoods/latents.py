@@ -1,0 +1,99 @@
+"""The one place that reads latents: what methods of a likelihood are given by users and models.
+
+Models give tensors, whose number of columns and dtype are looked at. Users give arrays and lists, which
+become tensors of the likelihood's float, and of which none may be NaN.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import tensorflow as tf
+from gpflow.config import default_float
+
+__all__ = ["of_known_latents"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def of_known_latents(method: Method) -> Method:
+    """A public method of GPflow's ``Likelihood``, after a look at the latents F, or Fmu and Fvar.
+
+    GPflow checks shapes as well, but in eager mode only, and does not know what to do about them. The
+    likelihood has ``num_classes``, ``num_latent_gps`` and ``link_dtype``,
+    None for any float.
+
+    :param method: one whose arguments are X, latents and, perhaps, labels.
+    """
+    names = [n for n in inspect.signature(method).parameters if n in ("F", "Fmu", "Fvar")]
+
+    @tf.autograph.experimental.do_not_convert  # two seconds at the first trace, for the same graph
+    @functools.wraps(method)
+    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
+        given = list(args)
+        for place, name in enumerate(names, start=1):  # after X
+            if place < len(given):
+                given[place] = _as_latents(self, given[place], name)
+            elif name in kwargs:
+                kwargs[name] = _as_latents(self, kwargs[name], name)
+        return method(self, *given, **kwargs)
+
+    return cast(Method, checked)
+
+
+def _as_latents(likelihood: Any, F: Any, name: str) -> Any:
+    """Latents [..., L] of the likelihood's dtype."""
+    if not tf.is_tensor(F):
+        F = _as_array(F, name, may_be_infinite=likelihood.link_dtype is None)
+        _check_columns(likelihood, F, name)
+        return tf.constant(F, likelihood.link_dtype)
+    _check_columns(likelihood, F, name)
+    found = F.dtype.base_dtype
+    if found != default_float() and likelihood.link_dtype not in (None, found):
+        raise ValueError(
+            f"{name} is of {found.name}, but {type(likelihood).__name__} is of "
+            f"{likelihood.link_dtype.name}, the default float under which it was built. Set that again "
+            f"(gpflow.config.set_default_float), or tf.cast {name}."
+        )
+    return F
+
+
+def _as_array(F: Any, name: str, may_be_infinite: bool) -> np.ndarray:
+    """Numbers; finite ones where a link adds them up, and ∞ − ∞ would be none."""
+    try:
+        values = np.asarray(F)
+        values = (
+            values if values.dtype.kind == "f" and values is F else values.astype(default_float())
+        )
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must be real numbers [..., L], but is {F!r}. Pass what predict_f returns."
+        ) from None
+    wrong = np.isnan(values) if may_be_infinite else ~np.isfinite(values)
+    wrong |= values < (0.0 if name == "Fvar" else -np.inf)
+    if wrong.any():
+        rule = "finite and not negative" if name == "Fvar" else "finite"
+        raise ValueError(
+            f"{name} must be {rule}, but an entry is {values[wrong][0]}. Repair or drop such rows."
+        )
+    return values
+
+
+def _check_columns(likelihood: Any, F: Any, name: str) -> None:
+    """Refuse latents [..., L'] of a model with another number of them."""
+    if name == "Fvar":  # which GPflow compares with Fmu
+        return
+    shape = tf.TensorShape(F.shape)
+    K, L = likelihood.num_classes, likelihood.num_latent_gps
+    if shape.rank in (None, 0) or shape[-1] in (None, L):
+        return
+    why = {K - 1: "one less than classes", K: "one for each class"}
+    raise ValueError(
+        f"{type(likelihood).__name__} of {K} classes has {L} latents, but the model gives it "
+        f"{shape[-1]}. Build the model with num_latent_gps={L} "
+        f"({why.get(L, 'the columns of its link matrix')})."
+    )

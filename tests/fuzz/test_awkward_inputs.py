@@ -1,0 +1,58 @@
+"""Whatever is put in, probabilities come out, or a sentence: never NaN, never TensorFlow's own words.
+
+The usual run has 300 examples. ``GPFLOW_ILR_FUZZ=5000 pytest -n0 tests/fuzz`` has as many as it says.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from check_shapes.exceptions import ShapeMismatchError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import gpflow_ilr
+from tests.fuzz.entries import ENTRIES
+
+NUM_EXAMPLES = int(os.environ.get("GPFLOW_ILR_FUZZ", "300"))
+PACKAGE = str(Path(gpflow_ilr.__file__).parent)
+
+
+def is_a_sentence(error: Exception) -> bool:
+    """Whether the package itself refuses, in words that say what and why."""
+    message = str(error)
+    if isinstance(error, tf.errors.InvalidArgumentError):  # as optimisers of GPflow expect
+        return "The Cholesky factor of" in message and "Remedies" in message
+    if isinstance(error, ShapeMismatchError):  # GPflow's own, which names argument and shapes
+        return True
+    place = traceback.extract_tb(error.__traceback__)[-1].filename
+    words = len(re.findall(r"\w+", message))
+    return isinstance(error, (ValueError, TypeError)) and words >= 6 and place.startswith(PACKAGE)
+
+
+def check(name: str, draw: Any) -> None:
+    try:
+        p = ENTRIES[name](draw)
+    except AssertionError:
+        raise
+    except Exception as error:
+        if not is_a_sentence(error):
+            raise
+        return
+    if p is not None:
+        p = np.asarray(p)
+        rounding = 1e-12 if p.dtype == np.float64 else 1e-6
+        assert np.all((p >= 0.0) & (p <= 1.0 + rounding)), p
+        np.testing.assert_allclose(np.sum(p, axis=-1), 1.0, rtol=0, atol=rounding)
+
+
+@settings(max_examples=NUM_EXAMPLES)
+@given(name=st.sampled_from(sorted(ENTRIES)), data=st.data())
+def test_awkward_inputs_give_probabilities_or_a_sentence(name: str, data: Any) -> None:
+    check(name, data.draw)
