@@ -97,7 +97,7 @@ class LabelCode(Module, metaclass=abc.ABCMeta):
 
     @property
     def is_quieter_for_own_class(self) -> bool:
-        """Whether V[k, p] is the same for all outputs p but that of class k itself, where it is less."""
+        """Whether V[k, p] is the same for all outputs p, but less for that of class k itself."""
         return False
 
     @property

@@ -62,7 +62,7 @@ class DirichletCode(LabelCode):
 
     @property
     def is_quieter_for_own_class(self) -> bool:
-        """Whether V[k, p] is the same for all outputs p but that of class k itself, where it is less."""
+        """Whether V[k, p] is the same for all outputs p, but less for that of class k itself."""
         return self.noise != "per_output" and not self.base_noise.trainable
 
     @property

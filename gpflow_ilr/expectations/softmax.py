@@ -299,14 +299,17 @@ def _logits(
         deviation = sd * tf.matmul(nodes, C, transpose_b=True)[:, None, :]
         return centre, _AtNodes(centre + deviation, centre), weights
     loading = tf.transpose(sd)[:, :, None] * tf.transpose(C)[:, None, :]
-    if leading:
-        loading = with_leading_direction(loading, centre, sd, C)
+    shape = [weights.shape[0], num_rows, C.shape[0]]
+    if not leading:
+        flat = tf.reshape(loading, [dimension, num_rows * C.shape[0]])
+        logits = centre + tf.reshape(tf.matmul(nodes, flat), shape)
+        return centre, _AtNodes(logits, centre, nodes, loading), weights
+    loading = with_leading_direction(loading, centre, sd, C)
     # One large product with the nodes, which have a coordinate more for the centre.
     maps = tf.concat([loading, centre[None]], axis=0)
-    flat = tf.reshape(maps, [dimension + leading + 1, num_rows * C.shape[0]])
-    logits = tf.matmul(tf.pad(nodes, [[0, 0], [0, 1]], constant_values=1.0), flat)
-    logits = tf.reshape(logits, [weights.shape[0], num_rows, C.shape[0]])
-    return centre, _AtNodes(logits, centre, nodes, loading), weights
+    flat = tf.reshape(maps, [dimension + 2, num_rows * C.shape[0]])
+    logits = tf.matmul(tf.concat([nodes, tf.ones_like(nodes[:, :1])], axis=1), flat)
+    return centre, _AtNodes(tf.reshape(logits, shape), centre, nodes, loading), weights
 
 
 def _of_two_classes(

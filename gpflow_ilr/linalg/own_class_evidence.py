@@ -40,7 +40,8 @@ _CHANGED = (
 def own_class_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor, E: tf.Tensor) -> tf.Tensor:
     """Σ_p log N(y_p | 0, K + diag V_p), as :func:`.evidence.dense_log_evidence` has it.
 
-    With C_p = A_p⁻¹ and α_p = C_p y_p: dK = ½ Σ_p (α_p α_pᵀ − C_p), dV_p = ½ (α_p² − diag C_p), dy = −α.
+    With C_p = A_p⁻¹ and α_p = C_p y_p: dK = ½ Σ_p (α_p α_pᵀ − C_p), dV_p = ½ (α_p² − diag C_p) and
+    dy_p = −α_p.
 
     :param K: covariance shared by all outputs.
     :param Y: one column for each output; at least two.
@@ -75,7 +76,7 @@ def own_class_log_evidence(K: tf.Tensor, Y: tf.Tensor, V: tf.Tensor, E: tf.Tenso
 
         log_det = num_outputs * W.log_determinant() + W_M.log_determinant()
         expected = tf.where(E > 0.0, own[:, None], others[:, None])
-        fits = tf.where(tf.reduce_all(V == expected), 0.0, np.nan)
+        fits = tf.where(tf.reduce_all(expected == V), 0.0, np.nan)
         fits = tf.debugging.check_numerics(tf.cast(fits, Y.dtype), _CHANGED)
         return fits - 0.5 * (tf.reduce_sum(Y * alpha) + log_det), gradient
 

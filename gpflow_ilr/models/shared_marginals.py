@@ -116,17 +116,17 @@ def _root_products(A: tf.Tensor, q_sqrt: tf.Tensor) -> tf.Tensor:
 
         def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             twice = 2.0 * tf.transpose(upstream)[:, None, :]
-            dS, dA = [], tf.zeros_like(A[:0])
+            dS, dA = [], None
             for (start, stop), root, product in reversed(
                 list(zip(blocks, roots, products, strict=True))
             ):
-                d_product = tf.reshape(twice * product, [P * (stop - start), -1])
-                below = tf.matmul(A[start:], d_product, transpose_b=True)
-                below = tf.transpose(tf.reshape(below, [M - start, P, -1]), [1, 0, 2])
-                dS.append(tf.pad(below, [[0, 0], [start, 0], [0, 0]]))
-                rows = tf.matmul(root, d_product)
                 width = stop - start
-                dA = tf.concat([rows[:width], rows[width:] + dA], axis=0)
+                d_product = tf.reshape(twice * product, [P * width, -1])
+                below = tf.matmul(A[start:], d_product, transpose_b=True)
+                below = tf.transpose(tf.reshape(below, [M - start, P, width]), [1, 0, 2])
+                dS.append(tf.pad(below, [[0, 0], [start, 0], [0, 0]]) if start else below)
+                rows = tf.matmul(root, d_product)
+                dA = rows if dA is None else tf.concat([rows[:width], rows[width:] + dA], axis=0)
             return dA, tf.concat(dS[::-1], axis=2)
 
         sums = [tf.reduce_sum(tf.square(product), axis=1) for product in products]
