@@ -87,8 +87,7 @@ class _Built:
         with np.errstate(over="ignore"):  # the search refuses such rows
             self._spread = np.std(self._values, axis=0)
         self._search = _searcher(self._scaled(self._values))
-        self._asked: tuple[Any, int] | None = None
-        self._answer: tf.Tensor | None = None
+        self._answered: tuple[Any, int, tf.Tensor] | None = None
 
     def is_of(self, X: tf.Tensor) -> bool:
         """Whether these are the rows; a variable may have got others."""
@@ -111,17 +110,19 @@ class _Built:
 
     def nearest(self, Xnew: tf.Tensor, count: int) -> tf.Tensor:
         Xnew = tf.convert_to_tensor(Xnew)  # a variable may get other values
-        # In training the same rows ask again and again.
-        if self._asked is None or self._asked[0] is not Xnew or self._asked[1] != count:
-            found = self._search(self._scaled(np.asarray(Xnew)), count)
-            if np.max(found, initial=0) >= len(self._values):  # the tree's mark for none
-                raise ValueError(
-                    "X has rows so far apart that their distances overflow. Scale its columns, for "
-                    "example with gpflow_ilr.inputs.scaling.Standardised."
-                )
-            self._answer = tf.constant(np.reshape(found, [-1, count]), tf.int32)
-            self._asked = (Xnew, count)
-        return self._answer
+        # In training the same rows ask again and again. One tuple: other threads may ask, too.
+        kept = self._answered
+        if kept is not None and kept[0] is Xnew and kept[1] == count:
+            return kept[2]
+        found = self._search(self._scaled(np.asarray(Xnew)), count)
+        if np.max(found, initial=0) >= len(self._values):  # the tree's mark for none
+            raise ValueError(
+                "X has rows so far apart that their distances overflow. Scale its columns, for "
+                "example with gpflow_ilr.inputs.scaling.Standardised."
+            )
+        answer = tf.constant(np.reshape(found, [-1, count]), tf.int32)
+        self._answered = (Xnew, count, answer)
+        return answer
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         """The columns that count, scaled by the metric."""

@@ -145,9 +145,11 @@ OF_LATENTS: dict[str, Callable[[Built], Any]] = {
     "predict_probability_variance": lambda built: _finite(
         built.model.predict_probability_variance(built.new())
     ),
-    "predict_credible_interval": _interval,
 }
-PREDICTIONS = OF_LATENTS | {"predict_set": _set_of_classes}
+PREDICTIONS = OF_LATENTS | {
+    "predict_credible_interval": _interval,
+    "predict_set": _set_of_classes,
+}
 CONJUGATE: dict[str, Callable[[Built], Any]] = PREDICTIONS | {
     "posterior": lambda built: built.model.posterior().predict_y(built.new())[0],
     "training_loss": lambda built: _finite(built.model.training_loss()),
