@@ -77,12 +77,10 @@ def padded(X: np.ndarray) -> np.ndarray:
     return np.pad(X, [(0, 0), (0, NUM_COLUMNS - X.shape[1])])
 
 
-def check_end(model: ILRGPR, before: float) -> None:
+def check_end(model: ILRGPR, before: float, after: float) -> None:
     """The model has finite parameters that are no worse than the start, and predicts with them."""
-    after = float(model.training_loss())
     assert np.isfinite([before, after]).all()
-    # Graphs and eager code round differently, by up to 1e-4 of the loss for some of these matrices.
-    assert after <= before + 1e-3 * abs(before)
+    assert after <= before + 1e-9 * abs(before)
     assert all(np.isfinite(variable.numpy()).all() for variable in model.trainable_variables)
     p = model.predict_y(model.data[0])[0].numpy()
     assert np.isfinite(p).all()
@@ -100,7 +98,7 @@ def test_fit_ends_with_the_best_parameters_on_glitches(kind: type[Kernel]) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # that it stopped early, and why
         result = fit(model, max_iterations=10)
-    check_end(model, before)
+    check_end(model, before, float(model.training_loss()))
     assert float(model.training_loss()) == pytest.approx(result.fun, rel=1e-6)
     assert result.fun == np.min(result.losses, initial=before)
 
@@ -109,7 +107,6 @@ CASES = [
     pytest.param(kind, ard, noise, id=f"{kind.__name__}-{'ARD' if ard else 'isotropic'}-{noise}")
     for kind in KERNELS
     for ard in (False, True)
-    if not ard or issubclass(kind, AnisotropicStationary)
     for noise in NOISES
 ]
 
@@ -123,16 +120,18 @@ def test_every_kernel_and_noise_survives_every_awkward_set(
     kernel = kind(lengthscales=np.ones(NUM_COLUMNS)) if ard else kind()
     model = ILRGPR((X, Y), kernel, num_classes=K, noise=noise)
     labels, start = model.labels, [v.numpy() for v in model.trainable_variables]
-    # What training.fit does, with one trace for all sets.
-    lbfgs = LBFGS(lambda: -model.log_evidence_of(tf.identity(X), labels), model.trainable_variables)
+    # What training.fit does, with one trace for all sets. The same graph judges start and end: at
+    # lengthscales of 1 and glitches of 7e5 a cosine has no more than its rounding.
+    loss = tf.function(lambda: -model.log_evidence_of(tf.identity(X), labels), autograph=False)
+    lbfgs = LBFGS(loss, model.trainable_variables)
     for rows in AWKWARD.values():
         X.assign(padded(rows()))
         for variable, value in zip(model.trainable_variables, start, strict=True):
             variable.assign(value)
         model.data = (X.numpy(), Y)
-        before = float(model.training_loss())
+        before = float(loss())
         watch = Watch(model.trainable_variables, len, check_every=None, max_steps=15)
         watch.run(lambda watch=watch: lbfgs.train(watch, 15))
         assert np.isfinite(watch.best.value)
         assert watch.best.value <= min(watch.losses, default=np.inf)
-        check_end(model, before)
+        check_end(model, before, float(loss()))
