@@ -114,7 +114,12 @@ def last_layer_laplace(
     root = np.linalg.cholesky(np.linalg.inv(hessian))
     noise = np.random.default_rng(0).normal(size=(draws, size)) @ root.T
     members = (W.ravel() + noise).reshape(draws, *W.shape)
-    return lambda X: mixture([softmax(inputs(X) @ w, axis=1) for w in members])
+
+    def predict(X: np.ndarray) -> Prediction:
+        H = inputs(X)
+        return mixture([softmax(H @ w, axis=1) for w in members])
+
+    return predict
 
 
 class RandomFeatures(keras.layers.Layer):

@@ -8,7 +8,7 @@ algebra of M × M matrices, whatever the number of classes. The network is left 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -23,14 +23,18 @@ from gpflow_ilr.heads.feature_model import feature_model
 from gpflow_ilr.heads.features import FeatureReader, model_inputs
 from gpflow_ilr.heads.fixed_posterior import snapshot
 from gpflow_ilr.heads.gp_layer import KernelSpec, check_kernel, check_precision, gp_precision
-from gpflow_ilr.heads.polishing import polish_features, polished_snapshot
+from gpflow_ilr.heads.polishing import (
+    ROW_WEIGHTS,
+    HeadPolish,
+    polish_features,
+    polished_snapshot,
+)
 from gpflow_ilr.inputs.counts import check_count, check_seed
 from gpflow_ilr.inputs.labels import as_labels, check_num_classes
 from gpflow_ilr.inputs.rows import as_rows, check_data
 from gpflow_ilr.models import ILRSGPR, ILRSVGP
 from gpflow_ilr.models.probabilities import Entropies
 from gpflow_ilr.training.fit import fit as train
-from gpflow_ilr.training.polish import Polish
 
 __all__ = ["ClosedFormLogic", "HeadFit"]
 
@@ -206,15 +210,26 @@ class ClosedFormLogic:
         self.num_rows += int(np.count_nonzero(weights[0])) if weights else len(F)
         self.polished = None
 
-    def polish(self, dataset: Any, *, validation: Any = None, **options: Any) -> Polish:
+    def polish(
+        self,
+        dataset: Any,
+        *,
+        validation: Any = None,
+        row_weights: float | Sequence[float] = ROW_WEIGHTS,
+        **options: Any,
+    ) -> HeadPolish:
         """Go on with the exact likelihood, for classes that overlap; kept if held-out NLL says so.
 
         Natural gradients of the ELBO on the features, which are kept in memory, from the closed form on
-        (:func:`gpflow_ilr.training.polish`). The scale of the latents is chosen last.
+        (:func:`gpflow_ilr.training.polish`). The scale of the latents is chosen last. It is kept if
+        the held-out NLL falls by more than the standard error of that.
 
         :param dataset: training rows (X, y), or (X, y, weights).
         :param validation: rows that neither the network nor the head has seen. Without them a tenth of
             ``dataset`` is held out, which the network has seen.
+        :param row_weights: how many rows each row counts for, at most 1: one that has trained the
+            network says less than it seems to. Of several numbers held-out rows choose one, and each
+            costs as much as the other; ``1.0`` for features that have not seen the rows.
         :param options: other arguments of :func:`gpflow_ilr.training.polish`.
         """
         model = self._fitted
@@ -224,7 +239,14 @@ class ClosedFormLogic:
             if validation is not None:
                 held_out = check_data(self._reader.rows(validation), self.num_classes)
             polished, result = polish_features(
-                model, rows, held_out, self.num_rows, self.nodes, seed=self.seed, **options
+                model,
+                rows,
+                held_out,
+                self.num_rows,
+                self.nodes,
+                row_weights,
+                seed=self.seed,
+                **options,
             )
         if polished is not None:
             self.polished = polished

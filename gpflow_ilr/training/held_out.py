@@ -44,7 +44,11 @@ class HeldOut:
 
     def nll(self) -> float:
         """Mean NLL of the labels, in nats per row."""
-        return -float(np.average(self._in_chunks(self._log_density), weights=self.weights))
+        return float(np.average(self.row_nll(), weights=self.weights))
+
+    def row_nll(self) -> np.ndarray:
+        """NLL of each label, [N]."""
+        return -self._in_chunks(self._log_density)
 
     def probabilities(self) -> np.ndarray:
         """Predicted class probabilities, [N, K]."""

@@ -27,7 +27,7 @@ from gpflow_ilr.training.methods import check_lengths, check_limits
 from gpflow_ilr.training.steps import NaturalSteps, take_steps
 from gpflow_ilr.training.watch import Watch
 
-__all__ = ["NaturalSteps", "Polish", "minibatch_loss", "polish"]
+__all__ = ["NaturalSteps", "Polish", "hold_out_some", "minibatch_loss", "polish"]
 
 _HELD_OUT_SHARE = 0.1
 
@@ -113,7 +113,7 @@ def polish(
             raise ValueError("polish needs data, training rows (X, y), or a loss.")
         rows = labelled_rows(model, data)
         if validation is None:
-            rows, validation = _split(rows, seed)
+            rows, validation = hold_out_some(rows, seed)
         loss = minibatch_loss(model, rows, batch_size, seed)
     elif data is not None:
         raise ValueError("loss already has its rows: leave out data.")
@@ -146,8 +146,13 @@ def polish(
     )
 
 
-def _split(rows: LabelledData, seed: int) -> tuple[LabelledData, LabelledData]:
-    """Rows to train on, and a tenth that is held out."""
+def hold_out_some(rows: LabelledData, seed: int) -> tuple[LabelledData, LabelledData]:
+    """Rows to train on, and a tenth that is held out.
+
+    :param rows: X, labels and, if rows do not count alike, weights.
+    :param seed: of the draw.
+    :raises ValueError: if there is one row only.
+    """
     order = np.random.default_rng(seed).permutation(len(rows[0]))
     held_out = max(1, round(_HELD_OUT_SHARE * len(order)))
     if held_out == len(order):

@@ -18,7 +18,7 @@ Y_VAL = np.where(
     RNG.random(60) < 0.3, RNG.integers(0, K, 60), (X_VAL[:, 0] > 0) + (X_VAL[:, 1] > 0)
 )
 ROWS, UNSEEN = check_data((X, Y), K), check_data((X_VAL, Y_VAL), K)
-FEW = {"max_steps": 4, "check_every": 2}
+FEW = {"max_steps": 4, "check_every": 2, "row_weights": 1.0}
 
 
 def closed_form(kernel: str = "SquaredExponential") -> ILRSGPR:
@@ -44,7 +44,47 @@ def test_a_start_that_held_out_rows_prefer_is_kept() -> None:
     wrong = check_data((X, (Y + 1) % K), K)
     svgp, result = polish_features(model, wrong, UNSEEN, N, **FEW)
     assert result.best_step == 0
+    assert result.gain_error == 0.0
     assert svgp is None
+
+
+def test_a_row_that_counts_for_half_is_a_row_of_weight_one_half() -> None:
+    half = check_data((X, Y, np.full(N, 0.5)), K)
+    one, other = (
+        polish_features(closed_form(), rows, UNSEEN, N, **{**FEW, "row_weights": weight})[1]
+        for rows, weight in ((ROWS, 0.5), (half, 1.0))
+    )
+    assert one.row_weight == 0.5
+    assert one.nll_after == pytest.approx(other.nll_after, rel=1e-8)
+    assert one.gain_error == pytest.approx(other.gain_error, rel=1e-6)
+
+
+def test_held_out_rows_choose_the_weight_of_rows() -> None:
+    weights = (1.0, 0.2)
+    alone = [
+        polish_features(closed_form(), ROWS, UNSEEN, N, **{**FEW, "row_weights": weight})[1]
+        for weight in weights
+    ]
+    both = polish_features(closed_form(), ROWS, UNSEEN, N, **{**FEW, "row_weights": weights})[1]
+    best = min(alone, key=lambda found: found.nll_after)
+    assert (both.row_weight, both.nll_after) == (best.row_weight, best.nll_after)
+    assert abs(alone[0].nll_after - alone[1].nll_after) > 1e-4  # so that there is a choice
+
+
+def test_a_gain_within_its_standard_error_is_given_up() -> None:
+    few = check_data((X_VAL[:3], Y_VAL[:3]), K)
+    gains = []
+    for rows in (few, UNSEEN):
+        svgp, found = polish_features(closed_form(), ROWS, rows, N, **FEW)
+        gains.append((found.nll_before - found.nll_after, found.gain_error))
+        assert found.kept == (gains[-1][0] > gains[-1][1]) == (svgp is not None)
+    assert gains[0][1] > gains[1][1] > 0.0
+
+
+@pytest.mark.parametrize("weights", [(), 0.0, 1.5, (1.0, np.nan), "all"])
+def test_weights_of_rows_that_make_no_sense_are_refused(weights: object) -> None:
+    with pytest.raises(ValueError, match=r"row_weights must be a number above 0 and at most 1"):
+        polish_features(closed_form(), ROWS, UNSEEN, N, row_weights=weights)
 
 
 def test_points_that_span_linear_features_stay() -> None:
