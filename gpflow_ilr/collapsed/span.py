@@ -46,18 +46,27 @@ class CollapsedSpan:
     :param code: the label code.
     :param mean_function: mean of f/scale.
     :param chunk_size: rows in memory at a time; None for a size that fits the processor's cache.
+    :param weighted: where noise depends on the class alone, whether a row enters one sum, with the
+        precision of its class as its weight, instead of the sum of its class. That is all that the
+        bound needs, and saves K − 1 of K products of [M, M].
     """
 
     span: OutputSpan
     code: LabelCode
     mean_function: MeanFunction
     chunk_size: int | None
+    weighted: bool = False
+
+    @property
+    def by_class(self) -> bool:
+        """Whether there is a group of rows for each class, and not one for all."""
+        return self.code.depends_on_class and not self.weighted
 
     @property
     def table(self) -> tf.Tensor:
         """T_g, [G, C, P]: the targets of a row, less the mean function, are e_n T_g."""
         T = self.span.columns(self.code.targets)
-        T = T[:, None, :] if self.code.depends_on_class else T[None]
+        T = T[:, None, :] if self.by_class else T[None]
         if type(self.mean_function) is Zero:
             return T
         identity = tf.eye(T.shape[2], batch_shape=[T.shape[0]], dtype=T.dtype)
@@ -65,8 +74,17 @@ class CollapsedSpan:
 
     @property
     def noise(self) -> tf.Tensor:
-        """V, [G, 1 or P]."""
-        return self.span.columns(self.code.noise_variance)
+        """V, [G, 1 or P]; one where the sums are weighted by its inverse."""
+        V = self.span.columns(self.code.noise_variance)
+        return tf.ones([1, 1], V.dtype) if self.weighted else V
+
+    def log_noise(self, counts: tf.Tensor) -> tf.Tensor:
+        """½ P Σ_c n_c log V_c, by which the bound of weighted sums is too large, [].
+
+        :param counts: n, [K], of the rows of each class.
+        """
+        V = self.code.noise_variance
+        return 0.5 * self.table.shape[-1] * tf.reduce_sum(counts[:, None] * tf.math.log(V))
 
     def features(self, X: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Label features e_n, [n, C]; a group that is a class has the constant feature.
@@ -74,7 +92,7 @@ class CollapsedSpan:
         :param X: [n, D].
         :param labels: [n] or [n, K].
         """
-        if self.code.depends_on_class:
+        if self.by_class:
             E = tf.ones([tf.shape(X)[0], 1], default_float())
         else:
             E = self.code.features(labels)
@@ -102,9 +120,14 @@ class CollapsedSpan:
         :param known: the result, if it is known already: the rows are then visited for gradients.
         """
         kernel, inducing = self.span.kernel, self.span.inducing
+        precisions = self._precisions if self.weighted else None
         return group_statistics(
-            kernel, inducing, L_inv, rows, self.features, self.chunk_size, known
+            kernel, inducing, L_inv, rows, self.features, self.chunk_size, known, precisions
         )
+
+    def _precisions(self, labels: tf.Tensor) -> tf.Tensor:
+        """1/V of the rows' classes, [n]."""
+        return tf.gather(1.0 / self.code.noise_variance[:, 0], labels)
 
     def row_terms(self, L_inv: tf.Tensor, rows: LabelledRows) -> RowTerms:
         """What some rows need for leave-one-out.

@@ -176,6 +176,7 @@ def group_statistics(
     features: Callable[[tf.Tensor, tf.Tensor], tf.Tensor],
     chunk_size: int | None = None,
     known: GroupStatistics | None = None,
+    precisions: Callable[[tf.Tensor], tf.Tensor] | None = None,
 ) -> GroupStatistics:
     """The five sums over the rows of each group, with a gradient that recomputes chunk by chunk.
 
@@ -195,6 +196,8 @@ def group_statistics(
     :param features: maps rows of X and their labels to label features e_n, [rows, C].
     :param chunk_size: rows that are in memory at a time; None for a size that fits the cache.
     :param known: the result, if it is known already: rows are then visited for the gradient only.
+    :param precisions: maps labels to further weights [rows], which may be trained; the count is
+        without them.
     """
     groups = rows.groups
     num_inducing = L_inv.shape[-1]
@@ -204,10 +207,14 @@ def group_statistics(
         part = rows.part(start, stop)
         K = inducing_covariance(inducing_variable, kernel, part.X)
         diagonal, E = kernel(part.X, full_cov=False), features(part.X, part.labels)
-        if part.weights is None:
+        weights = part.weights
+        if precisions is not None:
+            more = precisions(part.labels)
+            weights = more if weights is None else weights * more
+        if weights is None:
             return K, diagonal, E
-        root = tf.sqrt(part.weights)  # products of two have the weight
-        return K * root, diagonal * part.weights, E * root[:, None]
+        root = tf.sqrt(weights)  # products of two have the weight
+        return K * root, diagonal * weights, E * root[:, None]
 
     @tf.custom_gradient
     def statistics(L_inv: tf.Tensor) -> tuple[tuple[tf.Tensor, ...], Callable[..., Any]]:

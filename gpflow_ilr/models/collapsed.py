@@ -6,6 +6,7 @@ rows and what follows from them. This module connects both with GPflow's kernels
 and models; :mod:`gpflow_ilr.models.sgpr` has the classes that users build.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -199,7 +200,9 @@ class CollapsedClassifier(ConjugateClassifier):
 
     def log_evidence(self) -> tf.Tensor:
         """The bound, from sums over the training rows, []."""
-        spans = self._spans()
+        spans, code = self._spans(), self.code
+        if code.depends_on_class and not code.depends_on_output and not self.elsewhere:
+            return self._bound_of_weighted_sums()
         known = self._known() if self.elsewhere else [None] * len(spans)
         return self.bound(
             [
@@ -207,6 +210,17 @@ class CollapsedClassifier(ConjugateClassifier):
                 for span, sums in zip(spans, known, strict=True)
             ]
         )
+
+    def _bound_of_weighted_sums(self) -> tf.Tensor:
+        """The bound where each class has one noise for all outputs: sums of all classes at once, []."""
+        counts = self.rows.counts()
+        rows = Rows(self.labelled_rows, RowGroups(None, self.num_data, 1))
+        bounds = []
+        for span in self._spans():
+            span = dataclasses.replace(span, weighted=True)
+            sums = span.sums(span.whitening(), rows)
+            bounds.append(collapsed_bound(sums, span.table, span.noise) - span.log_noise(counts))
+        return self.in_paper_units(tf.add_n(bounds), tf.reduce_sum(counts))
 
     def bound(self, statistics: Sequence[GroupStatistics]) -> tf.Tensor:
         """The bound that follows from sums over any rows, [].

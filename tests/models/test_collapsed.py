@@ -110,7 +110,25 @@ def test_shared_inducing_inputs_may_be_wrapped_and_kernels_separate():
     np.testing.assert_allclose(plain.elbo(), reference(plain).evidence, rtol=1e-10)
 
 
-@pytest.mark.parametrize(("name", "noise"), [("ILRSGPR", "per_output"), ("DirichletSGPR", "fixed")])
+@pytest.mark.parametrize("own_kernels", [False, True])
+@pytest.mark.parametrize("weights", [None, 0.3 + np.arange(len(X)) % 3])
+def test_rows_weighted_by_the_precision_of_their_class_have_the_bound_of_sums_by_class(
+    weights, own_kernels
+):
+    data = (X, Y) if weights is None else (X, Y, weights)
+    kernels = [Matern32(variance=0.3 + p, lengthscales=1.0 + p) for p in range(K - 1)]
+    options = {"k": SeparateIndependent(kernels)} if own_kernels else {}
+    mean_function = gpflow.functions.Linear(LINEAR, [0.5, -0.1])
+    model = build("ILRSGPR", "per_class", data=data, mean_function=mean_function, **options)
+    model.code.class_factor.assign([[0.5], [2.0], [1.5]])
+    by_class = lambda: model.bound(model.statistics(model.rows))  # noqa: E731
+    np.testing.assert_allclose(model.elbo(), by_class(), rtol=1e-12)
+    variables = model.trainable_variables
+    for a, b in zip(gradients(model.elbo, variables), gradients(by_class, variables), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("name", "noise"), [*SOME[:2], ("DirichletSGPR", "fixed")])
 def test_chunks_change_neither_values_nor_gradients(name, noise):
     constant = gpflow.functions.Constant([0.2])
     whole = build(name, noise, chunk_size=len(X), mean_function=constant)
