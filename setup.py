@@ -30,6 +30,7 @@ EXTRAS["test"] = [
     *EXTRAS["tensorboard"],
     "pytest>=8",
     "pytest-xdist>=3.5",
+    "pytest-cov>=5",
     "hypothesis>=6.100",
     # ArviZ announces another interface for version 1.
     "arviz>=0.23,<1",

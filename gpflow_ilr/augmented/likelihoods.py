@@ -42,6 +42,7 @@ Bound = Literal["marginal", "factorised"]
 _CHUNK_ELEMENTS = 2**22
 
 
+@of_known_latents
 class AugmentedLikelihood(Likelihood):
     """A likelihood with the link of :class:`LogisticSoftmaxLink`: the body of LSM and BSM alike.
 
@@ -79,13 +80,6 @@ class AugmentedLikelihood(Likelihood):
     @property
     def link_dtype(self) -> None:
         """Latents have any float: the link has no numbers of its own."""
-
-    log_prob = of_known_latents(Likelihood.log_prob)
-    conditional_mean = of_known_latents(Likelihood.conditional_mean)
-    conditional_variance = of_known_latents(Likelihood.conditional_variance)
-    predict_mean_and_var = of_known_latents(Likelihood.predict_mean_and_var)
-    predict_log_density = of_known_latents(Likelihood.predict_log_density)
-    variational_expectations = of_known_latents(Likelihood.variational_expectations)
 
     @inherit_check_shapes
     def _log_prob(self, X: TensorType, F: TensorType, Y: TensorType) -> tf.Tensor:

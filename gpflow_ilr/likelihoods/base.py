@@ -31,6 +31,7 @@ from gpflow_ilr.likelihoods.latents import of_known_latents
 __all__ = ["SoftmaxOfLatents"]
 
 
+@of_known_latents
 class SoftmaxOfLatents(Likelihood):
     """p(y = k | f) = softmax(C f)_k, for subclasses with a link C [K, L].
 
@@ -58,13 +59,6 @@ class SoftmaxOfLatents(Likelihood):
     @abstractmethod
     def link(self) -> tf.Tensor:
         """C [K, L], the matrix that maps latents to logits."""
-
-    log_prob = of_known_latents(Likelihood.log_prob)
-    conditional_mean = of_known_latents(Likelihood.conditional_mean)
-    conditional_variance = of_known_latents(Likelihood.conditional_variance)
-    predict_mean_and_var = of_known_latents(Likelihood.predict_mean_and_var)
-    predict_log_density = of_known_latents(Likelihood.predict_log_density)
-    variational_expectations = of_known_latents(Likelihood.variational_expectations)
 
     @property
     def link_dtype(self) -> tf.DType:

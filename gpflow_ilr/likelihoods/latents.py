@@ -14,21 +14,38 @@ from typing import Any, TypeVar, cast
 import numpy as np
 import tensorflow as tf
 from gpflow.config import default_float
+from gpflow.likelihoods import Likelihood
 
 __all__ = ["of_known_latents"]
 
+Class = TypeVar("Class", bound=type[Likelihood])
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+METHODS = (
+    "log_prob",
+    "conditional_mean",
+    "conditional_variance",
+    "predict_mean_and_var",
+    "predict_log_density",
+    "variational_expectations",
+)
+"""What GPflow's likelihoods are called by: X, latents and, perhaps, labels."""
 
-def of_known_latents(method: Method) -> Method:
-    """A public method of GPflow's ``Likelihood``, after a look at the latents F, or Fmu and Fvar.
 
-    GPflow checks shapes as well, but in eager mode only, and does not know what to do about them. The
-    likelihood has ``num_classes``, ``num_latent_gps`` and ``link_dtype``,
-    None for any float.
+def of_known_latents(likelihood: Class) -> Class:
+    """A likelihood whose public methods look at the latents F, or Fmu and Fvar, before GPflow's do.
 
-    :param method: one whose arguments are X, latents and, perhaps, labels.
+    GPflow checks shapes as well, but in eager mode only, and does not know what to do about them.
+
+    :param likelihood: a class with ``num_classes``, ``num_latent_gps`` and ``link_dtype``, None for any
+        float.
     """
+    for name in METHODS:
+        setattr(likelihood, name, _after_a_look(getattr(Likelihood, name)))
+    return likelihood
+
+
+def _after_a_look(method: Method) -> Method:
     names = [n for n in inspect.signature(method).parameters if n in ("F", "Fmu", "Fvar")]
 
     @tf.autograph.experimental.do_not_convert  # two seconds at the first trace, for the same graph
