@@ -8,6 +8,7 @@ are categories become indicators, missing values are filled in where it is told 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ try:
     from sklearn.compose import ColumnTransformer, make_column_selector
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OneHotEncoder
-    from sklearn.utils import check_array, check_consistent_length, check_random_state, column_or_1d
+    from sklearn.utils import assert_all_finite, check_array, check_random_state, column_or_1d
     from sklearn.utils.class_weight import compute_class_weight
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
@@ -124,10 +125,10 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             )
         if not hasattr(self, "classifier_"):
             return self._fit(X, y, classes, sample_weight, updatable=True)
-        rows, labels = self._encoded(X)[0], column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        check_consistent_length(rows, labels)
-        named = labels if classes is None else np.concatenate([labels, np.asarray(classes)])
+        rows = self._encoded(X)
+        labels = _labels(y, len(rows))
+        _check_kind(labels, self.classes_, "y")
+        named = _with_classes(labels, classes)
         new = np.setdiff1d(named, self.classes_)
         known = np.concatenate([self.classes_, new])
         codes = np.concatenate([self._codes, len(self._codes) + np.arange(len(new))])
@@ -161,9 +162,9 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
                 f"random_state must be an integer that is not negative, a RandomState or None, but is "
                 f"{self.random_state!r}. Pass 0, for example."
             ) from error
-        rows, labels = self._encoded(X, y)
-        check_classification_targets(labels)
-        named = labels if classes is None else np.concatenate([labels, np.asarray(classes)])
+        rows = self._encoded(X, fitting=True)
+        labels = _labels(y, len(rows))
+        named = _with_classes(labels, classes)
         self.classes_ = np.unique(named)
         if len(self.classes_) < 2:
             raise ValueError(
@@ -216,7 +217,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         :param X: [N, D].
         """
         check_is_fitted(self)
-        p, _ = self.classifier_.predict_y(self._encoded(X)[0])
+        p, _ = self.classifier_.predict_y(self._encoded(X))
         p = p.numpy()[:, self._codes]
         return undo_class_weights(p, self._class_weights).numpy() if self.correct_prior else p
 
@@ -263,7 +264,9 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             not seen.
         """
         check_is_fitted(self)
-        labels = column_or_1d(y_cal, warn=True)
+        rows, known = self._encoded(X), self._encoded(X_cal, name="X_cal")
+        labels = _labels(y_cal, len(known), "_cal")
+        _check_kind(labels, self.classes_, "y_cal")
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
             raise ValueError(
@@ -272,36 +275,28 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             )
         places = self._codes[np.searchsorted(self.classes_, labels)]
         sets = self.classifier_.predict_set(
-            self._encoded(X)[0],
+            rows,
             level,
-            data=(self._encoded(X_cal)[0], places),
+            data=(known, places),
             score=score,
             class_conditional=class_conditional,
             seed=seed,
         )
         return sets.numpy()[:, self._codes]
 
-    def _encoded(self, X: Any, y: Any = None) -> tuple[np.ndarray, Any]:
-        """Rows of finite numbers, and labels [N]; with labels, this is what training sees."""
-        fitting = y is not None
+    def _encoded(self, X: Any, fitting: bool = False, name: str = "X") -> np.ndarray:
+        """Rows of finite numbers, [N, D]."""
         check = {"reset": fitting, "dtype": np.float64, "ensure_min_samples": 2 if fitting else 1}
         try:
             if self.categories is None and self.missing == "refuse":
-                if not fitting:
-                    return validate_data(self, X, **check), None
-                return validate_data(self, X, y, **check)
+                return validate_data(self, X, **check)
             validate_data(self, X, reset=fitting, skip_check_array=True)  # keeps the columns' names
             if fitting:
                 self._encoder = self._columns(X)
                 self._fit_encoder(X)
-            X = check_array(self._encoder.transform(X), dtype=np.float64)
-        except ValueError as error:
-            raise _with_advice(error) from error
-        if not fitting:
-            return X, None
-        y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
-        return X, y
+            return check_array(self._encoder.transform(X), dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            raise _with_advice(error, name) from error
 
     def _fit_encoder(self, X: Any) -> None:
         """Look at the columns, those that are named in ``categories`` first."""
@@ -340,13 +335,65 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         return state
 
 
-def _with_advice(error: ValueError) -> ValueError:
-    """scikit-learn's error, with what can be done about it here."""
+def _labels(y: Any, num_rows: int, ending: str = "") -> np.ndarray:
+    """Labels [N] of classes, one for each row."""
+    name = f"y{ending}"
+    if y is None:
+        raise ValueError(
+            f"ILRClassifier requires y to be passed, but the target y is None. Pass {name}, one label "
+            "for each row of X."
+        )
+    labels = _read_labels(y, name)
+    if len(labels) != num_rows:
+        raise ValueError(
+            f"Every row of X{ending} needs one label, but X{ending} has {num_rows} rows and {name} has "
+            f"{len(labels)}. Pass as many labels as rows."
+        )
+    return labels
+
+
+def _read_labels(y: Any, name: str) -> np.ndarray:
+    """Labels in one dimension, as scikit-learn admits them."""
+    try:
+        labels = column_or_1d(y, warn=True)
+        assert_all_finite(labels, input_name=name)
+        check_classification_targets(labels)
+    except (ValueError, TypeError) as error:
+        raise _with_advice(error, name) from error
+    return labels
+
+
+def _with_classes(labels: np.ndarray, classes: Any) -> np.ndarray:
+    """Labels, and the names of further classes."""
+    if classes is None:
+        return labels
+    further = _read_labels(classes, "classes")
+    if not len(further):
+        return labels
+    _check_kind(further, labels, "classes")
+    return np.concatenate([labels, further])
+
+
+def _check_kind(labels: np.ndarray, known: np.ndarray, name: str) -> None:
+    """Refuse text beside numbers: NumPy would turn the numbers into text."""
+    if (labels.dtype.kind in "OSUT") != (known.dtype.kind in "OSUT"):
+        raise ValueError(
+            f"{name} has labels of dtype {labels.dtype}, such as {labels[0]!r}, but the others are of "
+            f"dtype {known.dtype}, such as {known[0]!r}. Pass labels of one kind."
+        )
+
+
+def _with_advice(error: Exception, name: str) -> Exception:
+    """scikit-learn's error, with the argument it is about and what can be done about it here."""
     message = str(error)
-    if "y contains NaN" in message:
-        message = "Input y contains NaN. Drop the rows without a label."
+    if not name.startswith("X") and "contains NaN" in message:
+        message = f"Input {name} contains NaN. Drop the rows without a label."
     elif "contains NaN" in message:
-        message = "Input X contains NaN. Use missing='impute', or fill the values in yourself."
+        message = (
+            f"Input {name} contains NaN. Use missing='impute', or fill the values in yourself."
+        )
     elif "could not convert string" in message:
         message += ". Name columns of strings in categories=[...], or use categories='from_dtype'."
-    return ValueError(message)
+    if not re.search(rf"\b({name}|categories)\b", message):
+        message = f"{name} cannot be read: {message}"
+    return TypeError(message) if isinstance(error, TypeError) else ValueError(message)

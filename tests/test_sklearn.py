@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -255,3 +256,44 @@ def test_a_fit_that_cannot_take_in_rows_says_so() -> None:
     scaled.model = ILRSVGP(exact.kernel, exact.data[0][:5], num_classes=3)
     with pytest.raises(ValueError, match="Use partial_fit from the first rows on"):
         polished.partial_fit(X, NAMES)
+
+
+ROWS, NUMBERS = np.random.default_rng(0).normal(size=(9, 2)), np.arange(9) % 3
+
+
+@pytest.fixture(name="small", scope="module")
+def _small() -> ILRClassifier:
+    return ILRClassifier(time_limit=1e-3).partial_fit(ROWS, NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"y": NUMBERS.astype(str)}, r"^y has labels of dtype <U.*the others are of dtype int64"),
+        ({"y": np.array([None] * 9)}, "^y cannot be read: .*Unknown label type"),
+        ({"y": NUMBERS[:-1]}, r"X has 9 rows and y has 8\. Pass as many"),
+        ({"y": None}, "requires y to be passed"),
+        ({"X": ROWS[:, 0]}, "^X cannot be read: Expected 2D"),
+        ({"classes": ["new"]}, "^classes has labels of dtype <U3"),
+        ({"classes": [np.nan]}, "^Input classes contains NaN"),
+        ({"classes": 3}, "^classes cannot be read"),
+    ],
+)
+def test_later_rows_that_cannot_be_read_are_refused_by_name(
+    small: ILRClassifier, arguments: dict[str, Any], message: str
+) -> None:
+    before = small.predict_proba(ROWS)
+    with pytest.raises(ValueError, match=message):
+        small.partial_fit(**{"X": ROWS, "y": NUMBERS} | arguments)
+    np.testing.assert_array_equal(small.classes_, [0, 1, 2])
+    np.testing.assert_array_equal(small.predict_proba(ROWS), before)
+
+
+def test_rows_of_calibration_are_refused_by_their_own_names(small: ILRClassifier) -> None:
+    for X_cal, y_cal, message in (
+        (ROWS[:, 0], NUMBERS, "^X_cal cannot be read: Expected 2D"),
+        (ROWS, NUMBERS[:3], "X_cal has 9 rows and y_cal has 3"),
+        (ROWS, NUMBERS.astype(str), "^y_cal has labels of dtype <U"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            small.predict_set(ROWS, X_cal, y_cal)

@@ -87,3 +87,13 @@ def test_greedy_variance_stops_where_nothing_is_left_to_explain() -> None:
 def test_inputs_that_are_not_rows_are_refused(bad: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"X must have shape \[N, D\]"):
         kmeans_plusplus(bad, 1)
+
+
+def test_rows_whose_distances_overflow_are_refused(X: np.ndarray) -> None:
+    for start in (
+        lambda X: starting_kernel(X, 3),
+        lambda X: starting_kernel(X, 3, ard=True),
+        lambda X: kmeans_plusplus(X, 3),
+    ):
+        with pytest.raises(ValueError, match=r"^X has rows so far apart .*Scale its columns"):
+            start(1e160 * X)

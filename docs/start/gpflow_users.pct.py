@@ -48,4 +48,5 @@ gpflow.utilities.print_summary(model, "notebook")
 # The kernel describes f/L, where L is the sharpness of the code, so `starting_kernel` gives it the
 # variance 1/K and not that of logits ({doc}`../idea`). `num_classes` is always explicit; labels are
 # [N] or [N, 1] integers, or rows [N, K]. `training.fit` also takes minibatches, natural gradients,
-# validation rows and `gpflow.monitor`: see {func}`gpflow_ilr.training.fit`.
+# validation rows, `gpflow.monitor` and a checkpoint, from which a killed training goes on: see
+# {func}`gpflow_ilr.training.fit`.

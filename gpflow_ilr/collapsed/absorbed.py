@@ -9,10 +9,7 @@ checkpoint, ends with the same bits.
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,19 +17,12 @@ import tensorflow as tf
 
 from gpflow_ilr.collapsed.kept import are_close
 from gpflow_ilr.collapsed.statistics import GroupStatistics
-from gpflow_ilr.inputs.paths import path_to_write, unfinished_file
+from gpflow_ilr.inputs.archives import NO_CHECKPOINT, read_arrays, refused, write_arrays
 from gpflow_ilr.inputs.rows import LabelledRows
 
 __all__ = ["Absorbed", "Mark", "RowSample"]
 
 _FORMAT = "gpflow_ilr absorb 2"
-_WRONG = (
-    ValueError,
-    TypeError,
-    KeyError,
-    IndexError,
-    NotImplementedError,
-)  # content of other files
 
 
 @dataclass(frozen=True)
@@ -172,11 +162,7 @@ class Absorbed:
         sums = [value for statistics in self.statistics for value in statistics]
         for name, values in (("sample", sample), ("model", mark.model), ("sum", sums)):
             arrays |= {f"{name}_{i}": np.asarray(value) for i, value in enumerate(values)}
-        # As np.savez does, which leaves its archive open where the disk is full.
-        with unfinished_file(path_to_write(path)) as file, zipfile.ZipFile(file, "w") as archive:
-            for name, value in arrays.items():
-                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, np.asarray(value), allow_pickle=False)
+        write_arrays(path, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> tuple[Absorbed, Mark]:
@@ -186,13 +172,9 @@ class Absorbed:
         :raises ValueError: if the file is no such checkpoint.
         """
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as content:
-                return cls._from_arrays(dict(content))
-        except (zipfile.BadZipFile, zlib.error, EOFError, MemoryError, *_WRONG) as error:
-            raise ValueError(
-                f"checkpoint={os.fspath(path)!r} was not written by absorb ({error}). Name a file that "
-                "does not exist, to begin anew."
-            ) from error
+            return cls._from_arrays(read_arrays(path))
+        except NO_CHECKPOINT as error:
+            raise refused(path, "absorb", error) from error
 
     @classmethod
     def _from_arrays(cls, arrays: dict[str, np.ndarray]) -> tuple[Absorbed, Mark]:

@@ -36,20 +36,21 @@ def check_path(name: str, path: Any) -> Path:
     return Path(path)
 
 
-def path_to_write(path: Any) -> Path:
+def path_to_write(path: Any, name: str = "path") -> Path:
     """A path in a folder that exists; of a symbolic link, what it points to.
 
     :param path: text, or an object of ``pathlib``.
+    :param name: what the argument is called, for the error.
     :raises TypeError: if it is something else.
     :raises FileNotFoundError: if there is no such folder.
     """
-    checked = check_path("path", path)
+    checked = check_path(name, path)
     if checked.is_symlink():
         checked = Path(os.path.realpath(checked))
     if not checked.parent.is_dir():
         raise FileNotFoundError(
-            f"path is {os.fspath(path)!r}, but there is no folder {os.fspath(checked.parent)!r}. Make "
-            "it first."
+            f"{name} is {os.fspath(path)!r}, but there is no folder {os.fspath(checked.parent)!r}. "
+            "Make it first."
         )
     return checked
 

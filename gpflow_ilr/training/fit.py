@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -11,9 +12,11 @@ import numpy as np
 import tensorflow as tf
 from gpflow.models import GPModel
 
-from gpflow_ilr.inputs.counts import check_seed
+from gpflow_ilr.inputs.counts import check_pause, check_seed
 from gpflow_ilr.inputs.model_parts import check_function, check_model
+from gpflow_ilr.inputs.paths import path_to_write
 from gpflow_ilr.inputs.rows import LabelledData
+from gpflow_ilr.training.checkpoint import Checkpoint
 from gpflow_ilr.training.held_out import HeldOut
 from gpflow_ilr.training.lbfgs import LBFGS
 from gpflow_ilr.training.losses import Loss, training_loss
@@ -46,6 +49,8 @@ def fit(
     callback: Callable[[int, float], Any] | None = None,
     monitor: Callable[[int], Any] | None = None,
     progress: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: float = 10.0,
     seed: int = 0,
     compile: bool = True,  # noqa: A002 - GPflow's name
 ) -> Fit:
@@ -82,17 +87,29 @@ def fit(
     :param callback: called with the number and the loss of each step; StopIteration ends training.
     :param monitor: a ``gpflow.monitor.Monitor``, or whatever else is called with a step's number.
     :param progress: show a progress bar (needs tqdm).
+    :param checkpoint: a file for a training that may be killed. The best parameters so far are written
+        to it now and then and at the end, atomically, and a later call with this file begins from
+        them, as ``resumed`` of the result says. Steps, seconds and patience are counted anew, and
+        Adam's moments and L-BFGS's curvature found anew; of minibatches without ``validation``, what
+        is best is sought from there on. Whether ``data`` are the same is not looked at. Remove the
+        file to begin anew.
+    :param checkpoint_every: seconds between two writings, at least.
     :param seed: of the rows that ``batch_size`` draws.
     :param compile: compile loss and gradient with ``tf.function``.
-    :raises ValueError: if an argument does not fit the model or the others.
+    :raises ValueError: if an argument does not fit the model or the others, or the checkpoint is of
+        another model or no checkpoint.
+    :raises OSError: if the checkpoint cannot be written; the model then has the best parameters, too.
     :raises tf.errors.InvalidArgumentError: if the loss fails where training starts.
     """
     check_model(model)
     check_limits(max_iterations, check_every, patience, max_seconds)
+    check_pause(checkpoint_every)
     check_lengths(natural_step, learning_rate)
     check_seed(seed)
     check_function("callback", callback, "a function of step and loss")
     check_function("monitor", monitor, "a gpflow.monitor.Monitor")
+    if checkpoint is not None:
+        checkpoint = path_to_write(checkpoint, "checkpoint")
     loss = training_loss(model, data, batch_size, seed, compile)
     method = chosen_method(method, model, loss.has_minibatches)
     q = (model.q_mu, model.q_sqrt) if method == "natural" else None
@@ -110,10 +127,14 @@ def fit(
         raise ValueError(
             f"variables has nothing to train: {type(model).__name__} needs at least one."
         )
+    keep = None
+    if checkpoint is not None:
+        keep = Checkpoint(checkpoint, checkpoint_every, model, [*variables, *in_q])
+    resumed = keep is not None and keep.restore()
     held_out = None if validation is None else HeldOut(model, validation, compile)
     by_evaluation = held_out is None and method == "l-bfgs"
     with ExitStack() as stack:
-        observers: list[Observer] = []
+        observers: list[Observer] = [] if keep is None else [keep]
         if progress:
             bar = progress_bar(max_iterations, type(model).__name__, held_out is not None)
             observers.append(stack.enter_context(bar))
@@ -163,6 +184,8 @@ def fit(
             return ending
 
         success, message, failed = watch.run(train)
+        if keep is not None:
+            keep.write(watch)
     if failed:
         _warn(message, watch, "held-out NLL" if held_out is not None else "loss")
     looks = [] if held_out is None else watch.looks
@@ -175,6 +198,7 @@ def fit(
         losses=np.array(watch.losses),
         validation=looks,
         seconds=watch.seconds,
+        resumed=resumed,
     )
 
 

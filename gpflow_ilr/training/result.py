@@ -23,6 +23,7 @@ class Fit:
         its minibatch.
     :param validation: (step, NLL) of each look at the validation rows; the first is the start.
     :param seconds: what it took.
+    :param resumed: whether it began from the parameters of a checkpoint.
     """
 
     method: str
@@ -33,6 +34,7 @@ class Fit:
     losses: np.ndarray = field(repr=False)
     validation: list[tuple[int, float]] = field(repr=False)
     seconds: float
+    resumed: bool = False
 
     @property
     def num_steps(self) -> int:
@@ -44,4 +46,5 @@ class Fit:
         return (
             f"{what} {self.fun:.6g}, after {self.best_step} of {self.num_steps} steps ({self.method}) "
             f"in {self.seconds:.1f} s: {self.message.rstrip('.')}."
+            f"{' It began from its checkpoint.' if self.resumed else ''}"
         )

@@ -19,8 +19,9 @@ import gpflow_ilr as gi
 from gpflow_ilr import calibration, metrics, simplex
 from gpflow_ilr.inputs.scaling import SCALINGS
 from tests.fuzz import awkward
+from tests.fuzz.auto_entries import AUTO_ENTRIES, FITTED_ENTRIES
 
-__all__ = ["ENTRIES"]
+__all__ = ["ENTRIES", "SLOW_ENTRIES"]
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 KEEP_ROWS = [gi.ILRGPR, gi.DirichletGPR, gi.ILRNNGPR, gi.DirichletNNGPR]
@@ -295,5 +296,7 @@ ENTRIES: dict[str, Callable[[Draw], Any]] = {
         "scaling": _scaling,
         "class_weights": _class_weights,
         "codes": _codes,
+        **FITTED_ENTRIES,
     }.items()
 }
+SLOW_ENTRIES = {name: _quietly(entry) for name, entry in AUTO_ENTRIES.items()}

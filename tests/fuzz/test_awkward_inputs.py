@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import re
 import traceback
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import gpflow_ilr
-from tests.fuzz.entries import ENTRIES
+from tests.fuzz.entries import ENTRIES, SLOW_ENTRIES
+from tests.fuzz.one_awkward import ONE_AWKWARD, SLOW_ONE_AWKWARD, Call
 
 NUM_EXAMPLES = int(os.environ.get("GPFLOW_ILR_FUZZ", "300"))
 PACKAGE = str(Path(gpflow_ilr.__file__).parent)
@@ -36,9 +39,9 @@ def is_a_sentence(error: Exception) -> bool:
     return isinstance(error, (ValueError, TypeError)) and words >= 6 and place.startswith(PACKAGE)
 
 
-def check(name: str, draw: Any) -> None:
+def check(entry: Callable[[Any], Any], draw: Any) -> None:
     try:
-        p = ENTRIES[name](draw)
+        p = entry(draw)
     except AssertionError:
         raise
     except Exception as error:
@@ -55,4 +58,37 @@ def check(name: str, draw: Any) -> None:
 @settings(max_examples=NUM_EXAMPLES)
 @given(name=st.sampled_from(sorted(ENTRIES)), data=st.data())
 def test_awkward_inputs_give_probabilities_or_a_sentence(name: str, data: Any) -> None:
-    check(name, data.draw)
+    check(ENTRIES[name], data.draw)
+
+
+@settings(max_examples=max(NUM_EXAMPLES // 20, 1))
+@given(name=st.sampled_from(sorted(SLOW_ENTRIES)), data=st.data())
+def test_what_chooses_its_model_gives_probabilities_or_a_sentence(name: str, data: Any) -> None:
+    check(SLOW_ENTRIES[name], data.draw)
+
+
+def check_name(call: Call, draw: Any) -> None:
+    value = draw(call.awkward)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            call.call(value)
+            return
+        except Exception as error:
+            if not is_a_sentence(error):
+                raise
+            sentence = str(error)
+    of_a_matrix = "The Cholesky factor of" in sentence
+    assert of_a_matrix or re.search(call.name, sentence), sentence
+
+
+@settings(max_examples=NUM_EXAMPLES // 2)
+@given(name=st.sampled_from(sorted(ONE_AWKWARD)), data=st.data())
+def test_a_sentence_names_the_one_argument_that_is_awkward(name: str, data: Any) -> None:
+    check_name(ONE_AWKWARD[name], data.draw)
+
+
+@settings(max_examples=max(NUM_EXAMPLES // 20, 1))
+@given(name=st.sampled_from(sorted(SLOW_ONE_AWKWARD)), data=st.data())
+def test_what_chooses_its_model_names_it_too(name: str, data: Any) -> None:
+    check_name(SLOW_ONE_AWKWARD[name], data.draw)

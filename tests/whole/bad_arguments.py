@@ -165,6 +165,12 @@ LENGTHS = [
     *(one_of("max_seconds", value, "or None for no limit") for value in (0, -1, "a")),
 ]
 
+CHECKPOINTS = [
+    Bad("checkpoint", 3, "is 3", "Pass text"),
+    Bad("checkpoint", "no such folder/file", "no such folder", "Make it first"),
+    *(one_of("checkpoint_every", value, "Try 10") for value in (-1.0, "a", None, np.nan)),
+]
+
 ENTRIES: dict[str, Entry] = {
     # Metrics
     "metrics.accuracy": metric(metrics.accuracy, Bad("labels", P, "row 0 is soft", "np.argmax")),
@@ -249,6 +255,7 @@ ENTRIES: dict[str, Entry] = {
             *data("validation"),
             with_columns("validation"),
             *functions(3, "callback", "monitor"),
+            *CHECKPOINTS,
             *seeds(),
         ],
     ),

@@ -10,6 +10,7 @@ import numpy as np
 
 import gpflow_ilr as gi
 from tests.whole.bad_arguments import (
+    CHECKPOINTS,
     WITH_NAN,
     Bad,
     Entry,
@@ -189,8 +190,9 @@ ENTRIES: dict[str, Entry] = {
     ),
     "ILRSGPR.absorb": Entry(
         collapsed().absorb,
-        dict,
+        lambda: {"dataset": (X, Y)},
         [
+            *CHECKPOINTS,
             Bad("dataset", None, "NoneType", "from_generator"),
             Bad("dataset", "nowhere.npz", "'nowhere.npz'", "iterdir"),
             Bad("dataset", (X[:, :1], Y), "1 columns", "Pass the same features"),

@@ -1,8 +1,10 @@
 """Claims about kills and full disks: nothing that was saved is lost, and the next start goes on."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +17,7 @@ import gpflow_ilr as gi
 from gpflow_ilr.saving import export_saved_model, load, save
 from tests.saving.models import MODELS, X, Y, Z, kernel
 from tests.whole.faults import full_disk
+from tests.whole.killed_exports import versions
 
 ROOT = Path(__file__).parents[2]
 LARGE = np.random.default_rng(0).normal(size=(4000, 2))
@@ -40,6 +43,28 @@ def test_a_kill_at_any_step_leaves_the_old_file_or_the_new_one(tmp_path: Path) -
     command = [sys.executable, "-W", "ignore", "-m", "tests.whole.faults", str(tmp_path)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert result.stdout.split("\n")[-2:] == ["nothing is lost", ""], result.stderr
+
+
+@pytest.mark.slow
+def test_an_export_that_is_killed_at_any_moment_leaves_a_whole_version(tmp_path: Path) -> None:
+    served, moments = tmp_path / "served", np.random.default_rng(0).uniform(0.0, 1.0, size=3)
+    expected = [model.predict_y(X)[0].numpy() for model in versions()]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.whole.killed_exports", str(served)]
+    for moment in moments:
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            start = time.monotonic()
+            process.stdout.readline()
+            # In the third export, which takes about as long as the second did on this machine.
+            time.sleep(moment * (time.monotonic() - start))
+            process.kill()
+        assert process.returncode == -signal.SIGKILL
+        assert {path.suffix for path in tmp_path.iterdir()} <= {"", ".unfinished"}
+        predict = tf.saved_model.load(str(served)).signatures["predict_proba"]
+        found = predict(X=tf.constant(X))["probabilities"].numpy()
+        differences = [np.max(np.abs(found - one)) for one in expected]
+        assert min(differences) < 1e-12 < max(differences), differences
 
 
 def test_a_full_disk_leaves_the_old_model_and_no_litter(disk: Path) -> None:
