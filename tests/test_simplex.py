@@ -316,6 +316,15 @@ def test_validate_args_asserts_the_open_simplex(row: list[float]) -> None:
     ILR(3, validate_args=True).inverse([0.5, 0.3, 0.2])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_validate_args_accepts_the_round_off_of_ten_thousand_classes(
+    dtype: type, rng: np.random.Generator
+) -> None:
+    bijector = ILR(10_000, validate_args=True)
+    y = bijector.forward(rng.standard_normal((20, 9999)).astype(dtype))
+    bijector.inverse(tf.identity(y))  # another tensor, whose inverse TensorFlow does not remember
+
+
 def test_a_transformed_normal_has_a_density_that_integrates_to_one() -> None:
     loc = np.array([0.5, -0.3])
     normal = tfd.TransformedDistribution(tfd.MultivariateNormalDiag(loc), ILR(3))
@@ -347,3 +356,10 @@ def test_aitchison_functions_broadcast() -> None:
     assert aitchison_distance(x, y).shape == [2, 3]
     assert aitchison_inner_product(x, y).shape == [2, 3]
     np.testing.assert_allclose(aitchison_distance(x, y)[1], aitchison_norm(y), rtol=1e-14)
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan])
+def test_the_first_entry_that_is_not_positive_is_named(wrong: float) -> None:
+    x = [[0.5, 0.5], [0.2, wrong], [wrong, 0.3]]
+    with pytest.raises(ValueError, match=r"x\[1, 1\] is"):
+        aitchison_norm(x)

@@ -115,6 +115,34 @@ def test_no_class_can_be_explained_away_as_noise(data: st.DataObject) -> None:
     assert np.max(learned) <= MAX_NOISE_RATIO * np.min(learned) * (1 + 8 * EPS) + 8 * EPS * V.max()
 
 
+class OwnCode(ILRCode):
+    """A code of one's own, with a base noise of any shape that broadcasts to [K, P]."""
+
+    def __init__(self, base_noise: np.ndarray) -> None:
+        super().__init__(3)
+        LabelCode.__init__(self, 3, 2, base_noise, "fixed")
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_the_noise_of_ones_own_code_depends_on_what_its_base_depends_on(
+    classes: int, outputs: int
+) -> None:
+    code = OwnCode(np.full((classes, outputs), 0.1))
+    assert code.depends_on_class == (classes > 1)
+    assert code.depends_on_output == (outputs > 1)
+
+
+def test_classes_take_their_noise_factors_with_them_and_new_ones_have_the_factor_one() -> None:
+    code = ILRCode(4, noise="per_class")
+    code.class_factor.assign([[0.9], [1.1], [0.95], [1.05]])
+    old, new = code.noise_variance.numpy(), code.base_noise.numpy() + code.extra_noise.numpy()
+    code.change_classes([3, 0, -1, 0], 5)  # the third is gone; the second and the last become one
+    assert (code.num_classes, code.num_outputs) == (5, 4)
+    expected = np.concatenate([old[[1]], new, new, old[[0]], new])
+    np.testing.assert_allclose(code.noise_variance, expected, rtol=64 * EPS)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("factor", [0.01, 0.5, 2.0])

@@ -75,6 +75,15 @@ def test_the_variance_of_contrasts_is_that_of_the_matrix_product(
     )
 
 
+def test_contrast_variances_are_never_negative_where_a_class_is_certain(
+    rng: np.random.Generator,
+) -> None:
+    # The contrast of a class with itself is zero, but for rounding.
+    C, r = link(rng, 10), np.eye(10)[rng.integers(0, 10, 200)]
+    v = np.exp(rng.normal(size=(200, 9)))
+    assert np.all(contrast_variance(*map(tf.constant, (v, C, r))) >= 0.0)
+
+
 @pytest.mark.parametrize("K", [2, 3, 10])
 @pytest.mark.parametrize("scale", [0.1, 1.0, 25.0])
 def test_the_control_has_the_expectation_that_it_claims(
@@ -155,6 +164,23 @@ def test_the_leading_direction_has_length_one_where_a_class_is_in_doubt(
     lengths = np.linalg.norm(q, axis=-1)
     np.testing.assert_array_less(1.0 - 1e-6, lengths[[0, 3, 4]])
     assert lengths[2] < 0.1  # the certain class
+
+
+@pytest.mark.parametrize("scale", [0.1, 4.0, 25.0])
+def test_the_leading_direction_is_nearly_that_of_the_true_probabilities(
+    scale: float, rng: np.random.Generator
+) -> None:
+    K, num_rows = 4, 20
+    C, m = link(rng, K), 3.0 * rng.normal(size=(num_rows, K - 1))
+    sd = np.sqrt(scale * rng.uniform(0.5, 1.5, size=m.shape))
+    r = softmax((m + sd * rng.normal(size=(4000, *m.shape))) @ C.T, axis=-1).mean(axis=0)
+    s = np.linspace(-1.0, 1.0, K)
+    exact = sd * ((r * (s - r @ s[:, None])) @ C)
+    q, _ = leading_direction(*map(tf.constant, (m @ C.T, sd, C)))
+    cosine = (
+        np.sum(q * exact, axis=-1) / np.linalg.norm(q, axis=-1) / np.linalg.norm(exact, axis=-1)
+    )
+    assert np.mean(cosine) > 0.95
 
 
 # Accuracy

@@ -38,6 +38,22 @@ def test_default_nodes_have_the_first_two_moments_of_the_standard_normal(dimensi
     np.testing.assert_allclose(covariance, np.eye(dimension), atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("dimension", "plain", "controlled"),
+    [(2, 256, 64), (32, 256, 128), (65, 512, 256), (999, 512, 512)],
+)
+def test_the_default_has_the_nodes_that_its_docstring_states(
+    dimension: int, plain: int, controlled: int
+) -> None:
+    assert default_rule(dimension) == Sobol(plain)
+    assert default_rule(dimension, controlled=True) == Sobol(controlled)
+
+
+def test_monte_carlo_has_draws_of_its_own_for_every_row() -> None:
+    p = expected_softmax(np.zeros((2, 3)), np.ones((2, 3)), np.eye(3), MonteCarlo(10, seed=1))
+    assert np.all(p[0] != p[1])
+
+
 def test_fewer_sobol_pairs_than_latents_have_the_right_mean_squared_radius() -> None:
     nodes, _ = nodes_of(Sobol(num_nodes=16), 25)
     np.testing.assert_array_equal(nodes[:8], -nodes[8:])

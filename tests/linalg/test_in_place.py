@@ -24,7 +24,13 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "with white noise": lambda: Matern12(0.5) + White(0.3),
     "not stationary": lambda: Linear(0.4) * SquaredExponential(active_dims=[1]) + Linear(0.1),
 }
-ROWS = {"all": None, "few": [20, 3, 7], "most": list(range(0, N, 2)), "one": [0]}
+ROWS = {
+    "all": None,
+    "one": [0],
+    "few": [20, 3, 7],
+    "few, but more than a small block": [20, 3, 7, 11, 0, 15],
+    "most": list(range(0, N, 2)),
+}
 
 
 @pytest.fixture
