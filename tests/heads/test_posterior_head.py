@@ -76,7 +76,9 @@ def test_features_of_another_shape_are_refused(stack: Stack) -> None:
 def test_xla_predicts_and_evaluates_the_same(stack: Stack, polished: bool) -> None:
     head = stack.closed_form(network=stack.door.feature_network(stack.classifier()))
     head.fit((IMAGES[:6], Y[:6]), validation=(IMAGES, Y))
-    if polished:  # each latent has its own covariance then; the rows that are new leave much to gain
+    if (
+        polished
+    ):  # each latent has its own covariance then; the rows that are new leave much to gain
         options = {"row_weights": 1.0, "max_steps": 10, "check_every": 5}
         assert head.polish((IMAGES, Y), validation=(IMAGES, Y), **options).kept
         assert head.polished is not None
