@@ -57,8 +57,10 @@ print(near["epistemic"].mean(), far["epistemic"].mean())
 # with them, `head.fit((X, y, weights))` and `head.update(X, y, sample_weight=...)`, also in batches of
 # a `tf.data.Dataset` and for validation rows: a row of weight 2 counts as two rows, one of weight 0 as
 # none. `head.update(X, y, num_classes=4)` adds a class, which a later `fit` keeps. Where classes
-# overlap, `head.polish((X, y), validation=(X_val, y_val))` goes on with the exact likelihood, and
-# is kept if the validation rows say so. `network` may be any function from a batch to features;
+# overlap, `head.polish((X, y), validation=(X_val, y_val))` goes on with the exact likelihood. Rows
+# that trained the network say less than they seem to, so it tries what each should count for
+# (`row_weights`), and keeps the best only if the NLL of the validation rows gains more than its
+# standard error: print what it returns. `network` may be any function from a batch to features;
 # without one, rows are features. `kernel="Linear"` is a Bayesian last layer.
 
 # %%
@@ -98,7 +100,7 @@ print(layer.calibrate((X_val, y_val), features))
 print(layer.predict_entropy(features.predict(X_test[:3], verbose=0)))
 
 # %% [markdown]
-# On digits this layer, before it was calibrated, was the best detector of unknown inputs that was
+# On digits this layer, before it was calibrated, was the best detector of unseen classes that was
 # tried, and `ClosedFormHead` had the best NLL (`docs/measured.md`, with what was tried).
 #
 # `posterior_layer(outputs=...)` is the head as it is now, as a layer that is not trained and has
