@@ -1,9 +1,8 @@
 """A scikit-learn classifier: rows in, calibrated probabilities out, nothing to choose.
 
 :class:`ILRClassifier` is :func:`gpflow_ilr.training.fit_auto` behind scikit-learn's interface, so that
-it stands in pipelines, searches and comparisons. It takes labels of any type; columns that it is told
-are categories become indicators, missing values are filled in where it is told so. Needs scikit-learn
-(``pip install 'gpflow_ilr[sklearn]'``).
+it stands in pipelines, searches and comparisons. It takes labels of any type, turns columns of
+categories into indicators and fills in missing values. ``pip install 'gpflow_ilr[sklearn]'``
 """
 
 from __future__ import annotations
@@ -32,6 +31,7 @@ except ImportError as error:
 from gpflow_ilr.calibration import undo_class_weights
 from gpflow_ilr.calibration.prediction_sets import Score
 from gpflow_ilr.inputs.counts import number_or_nan
+from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.inputs.weights import as_weights
 from gpflow_ilr.training import AutoClassifier, fit_auto
 
@@ -289,13 +289,14 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         check = {"reset": fitting, "dtype": np.float64, "ensure_min_samples": 2 if fitting else 1}
         try:
             if self.categories is None and self.missing == "refuse":
-                return validate_data(self, X, **check)
+                return as_inputs(validate_data(self, X, **check), name=name).numpy()
             validate_data(self, X, reset=fitting, skip_check_array=True)  # keeps the columns' names
             if fitting:
                 self._encoder = self._columns(X)
                 self._fit_encoder(X)
-            return check_array(self._encoder.transform(X), dtype=np.float64)
-        except (ValueError, TypeError) as error:
+            rows = check_array(self._encoder.transform(X), dtype=np.float64)
+            return as_inputs(rows, name=name).numpy()
+        except (ValueError, TypeError, LookupError) as error:
             raise _with_advice(error, name) from error
 
     def _fit_encoder(self, X: Any) -> None:
@@ -386,14 +387,14 @@ def _check_kind(labels: np.ndarray, known: np.ndarray, name: str) -> None:
 def _with_advice(error: Exception, name: str) -> Exception:
     """scikit-learn's error, with the argument it is about and what can be done about it here."""
     message = str(error)
-    if not name.startswith("X") and "contains NaN" in message:
-        message = f"Input {name} contains NaN. Drop the rows without a label."
+    if isinstance(error, LookupError):
+        message = "it has no rows and columns. Pass an array [N, D] or a data frame."
     elif "contains NaN" in message:
-        message = (
-            f"Input {name} contains NaN. Use missing='impute', or fill the values in yourself."
-        )
+        fill = "Use missing='impute', or fill the values in yourself."
+        advice = fill if name.startswith("X") else "Drop the rows without a label."
+        message = f"Input {name} contains NaN. {advice}"
     elif "could not convert string" in message:
-        message += ". Name columns of strings in categories=[...], or use categories='from_dtype'."
+        message = f"{name}: {message}. Name such columns, categories=[...], or use 'from_dtype'."
     if not re.search(rf"\b({name}|categories)\b", message):
         message = f"{name} cannot be read: {message}"
     return TypeError(message) if isinstance(error, TypeError) else ValueError(message)

@@ -30,6 +30,7 @@ LabelledData = tuple[TensorType, ...]
 
 _MISSING = ("NoneType", "NAType", "NaTType")  # of Python and pandas
 _REPAIR = "Impute or drop such rows."
+_ROOM = 1e-2  # for the squares of ten thousand such columns
 
 
 @tf.autograph.experimental.do_not_convert  # which takes a second, for the same graph
@@ -319,14 +320,14 @@ def _is_real_type(entry: type) -> bool:
 
 
 def _finite(given: np.ndarray, name: str, columns: list[Any] | None) -> np.ndarray:
-    """The values in the default float, refused unless all are finite."""
+    """The values in the default float, refused unless all are finite, and their squares too."""
     with np.errstate(over="ignore"):  # what overflows is refused below
         values: np.ndarray = given.astype(default_float(), copy=False)
-    finite = np.isfinite(values)
-    if finite.all():
+    largest = _ROOM * np.sqrt(np.finfo(values.dtype).max)
+    if not values.size or -largest <= values.min() <= values.max() <= largest:  # of NaN it is false
         return values
-    index = first(~finite)
-    overflow = f"It overflows {values.dtype.name}: rescale such columns."
+    index = first(~(np.abs(values) <= largest))
+    overflow = f"Its square overflows {values.dtype.name}: rescale such columns."
     fix = overflow if np.isfinite(given[index]) else _REPAIR
     raise ValueError(
         f"{name} must be finite, but {_place(index, columns)} is {given[index]}. {fix}"

@@ -47,6 +47,15 @@ def closed(function: Expectation, m: float, v: float) -> np.ndarray:
     return function(tf.constant([m], tf.float64), tf.constant([v], tf.float64)).numpy()[0]
 
 
+@pytest.mark.parametrize("m", [-3100.0, -4000.0, -5000.0])
+def test_the_tail_is_right_where_its_normal_distribution_function_underflows(m: float) -> None:
+    v, x = 1e4, np.arange(-400.0, 400.0, 0.01)
+    log_density = -0.5 * (x - m) ** 2 / v - 0.5 * np.log(2.0 * np.pi * v)
+    expected = logsumexp(log_density + log_expit(x)) + np.log(0.01)
+    log_p = closed(two_classes.log_probabilities, m, v)
+    np.testing.assert_allclose(np.min(log_p), expected, rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("v", VARIANCES)
 @pytest.mark.parametrize("m", MEANS)
 def test_closed_forms_are_the_integrals_to_rounding(m: float, v: float) -> None:

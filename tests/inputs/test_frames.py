@@ -54,7 +54,7 @@ def test_a_missing_value_is_refused_by_row_and_column(dtype: str) -> None:
     [
         (pd.Categorical(["u", "v"]), "dtype category (row 0 is 'u'). Encode categories as numbers"),
         (pd.Categorical([1, 2]), "column 'b' has dtype category (row 0 is 1). Encode categories"),
-        (["u", "v"], "dtype str (row 0 is 'u'). Encode categories as numbers, for example one-hot"),
+        (["u", "v"], "(row 0 is 'u'). Encode categories as numbers, for example one-hot"),
         (np.array([1, "v"], object), "column 'b' has dtype object (row 1 is 'v'). Encode"),
         (np.array([1, 2], object), "text with X['b'].astype(float)."),
         (np.array([1, None], object), "column 'b' has dtype object (row 1 is None). Encode"),

@@ -23,7 +23,8 @@ def kernel() -> gpflow.kernels.Kernel:
 
 
 def short_chains(model: GPModel) -> GPModel:
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of chains so short
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of chains so short
         model.sample(num_samples=6, num_burnin=2)
     return model
 

@@ -57,7 +57,8 @@ def test_sampled_model_goes_on_sampling_after_loading_as_if_it_had_not_stopped(
     model = MODELS["BijectiveSoftmaxGP"]()
     save(model, tmp_path / "model")
     loaded = load(tmp_path / "model")
-    with warnings.catch_warnings(action="ignore", category=UserWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of chains so short
         model.sample_more(3)
         loaded.sample_more(3)
     np.testing.assert_array_equal(loaded.chains.samples, model.chains.samples)

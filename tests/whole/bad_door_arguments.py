@@ -173,7 +173,7 @@ ENTRIES: dict[str, Entry] = {
             Bad("X", WITH_NAN, "NaN", "missing='impute'"),
             Bad("X", [["a", "b"]] * 9, "'a'", "categories=", "could not convert string"),
             Bad("X", X[:, 0], "1D array", "Reshape your data", "array="),
-            Bad("X", X[:4], "[4, 9]", "inconsistent numbers of samples", "samples"),
+            Bad("X", X[:4], "4 rows and y has 9", "as many labels as rows"),
             Bad("y", ["a"] * 9, "'a'", "two or more"),
             Bad("y", np.where(Y == 2, np.nan, Y), "NaN", "Drop the rows"),
             Bad("y", X[:, 0], "continuous", "discrete classes", "label type"),

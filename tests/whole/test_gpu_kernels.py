@@ -66,7 +66,8 @@ def kernel() -> gpflow.kernels.Kernel:
 
 
 def short_chains(model: GPModel) -> GPModel:
-    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of chains so short
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of chains so short
         model.sample(num_samples=4, num_burnin=1)
     return model
 
