@@ -125,6 +125,11 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             )
         if not hasattr(self, "classifier_"):
             return self._fit(X, y, classes, sample_weight, updatable=True)
+        if not self.classifier_.updatable:
+            raise ValueError(
+                "fit chose a model that cannot take in rows. Use partial_fit from the first rows on, "
+                "which leaves such models out."
+            )
         rows = self._encoded(X)
         labels = _labels(y, len(rows))
         _check_kind(labels, self.classes_, "y")
@@ -135,13 +140,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         order = np.argsort(known)
         places = codes[order][np.searchsorted(known[order], labels)]
         of_class, weights = self._weights(known[order], labels, sample_weight)
-        try:
-            self.classifier_.update(rows, places, sample_weight=weights, num_classes=len(known))
-        except TypeError as error:
-            raise ValueError(
-                "fit chose a model that cannot take in rows. Use partial_fit from the first rows on, "
-                "which leaves such models out."
-            ) from error
+        self.classifier_.update(rows, places, sample_weight=weights, num_classes=len(known))
         self.classes_, self._codes, self._class_weights = known[order], codes[order], of_class
         return self
 

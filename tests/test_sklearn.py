@@ -277,13 +277,16 @@ def _small() -> ILRClassifier:
         ({"classes": ["new"]}, "^classes has labels of dtype <U3"),
         ({"classes": [np.nan]}, "^Input classes contains NaN"),
         ({"classes": 3}, "^classes cannot be read"),
+        ({"sample_weight": "w"}, "^sample_weight must hold real numbers"),
+        ({"sample_weight": ["w"] * 9}, "^sample_weight must hold real numbers"),
+        ({"X": np.full([9, 2], 1e159)}, "^X must be finite.*Its square overflows"),
     ],
 )
 def test_later_rows_that_cannot_be_read_are_refused_by_name(
     small: ILRClassifier, arguments: dict[str, Any], message: str
 ) -> None:
     before = small.predict_proba(ROWS)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         small.partial_fit(**{"X": ROWS, "y": NUMBERS} | arguments)
     np.testing.assert_array_equal(small.classes_, [0, 1, 2])
     np.testing.assert_array_equal(small.predict_proba(ROWS), before)
@@ -292,6 +295,7 @@ def test_later_rows_that_cannot_be_read_are_refused_by_name(
 def test_rows_of_calibration_are_refused_by_their_own_names(small: ILRClassifier) -> None:
     for X_cal, y_cal, message in (
         (ROWS[:, 0], NUMBERS, "^X_cal cannot be read: Expected 2D"),
+        (ROWS * 1e159, NUMBERS, "^X_cal must be finite"),
         (ROWS, NUMBERS[:3], "X_cal has 9 rows and y_cal has 3"),
         (ROWS, NUMBERS.astype(str), "^y_cal has labels of dtype <U"),
     ):

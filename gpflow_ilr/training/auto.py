@@ -9,7 +9,8 @@ import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance, OutputData
 
 from gpflow_ilr.inputs.counts import check_seed, number_or_nan
-from gpflow_ilr.inputs.rows import check_data
+from gpflow_ilr.inputs.rows import as_rows, check_data
+from gpflow_ilr.inputs.weights import as_weights
 from gpflow_ilr.models import prediction_sets
 from gpflow_ilr.models.svgp import ClassifierSVGP
 from gpflow_ilr.training.few_rows import choose_for_few_rows
@@ -37,6 +38,11 @@ class AutoClassifier(tf.Module):
         self.classifier, self.report, self.unit_weight = classifier, report, unit_weight
         self._posterior: Any = None
 
+    @property
+    def updatable(self) -> bool:
+        """Whether it can take in rows: those that natural gradients have trained cannot."""
+        return not any(isinstance(module, ClassifierSVGP) for module in self.submodules)
+
     def update(
         self,
         X_new: InputData,
@@ -53,13 +59,15 @@ class AutoClassifier(tf.Module):
         :param num_classes: the number of classes from now on; None for as many as before.
         :raises TypeError: if natural gradients are in it: fit with ``updatable=True``.
         """
-        if any(isinstance(module, ClassifierSVGP) for module in self.submodules):
+        if not self.updatable:
             raise TypeError(
                 "This classifier has a model that was trained by natural gradients, which cannot take "
                 "in rows. Fit it with fit_auto(..., updatable=True), which leaves those out."
             )
         if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight) / self.unit_weight
+            num_rows = len(as_rows(X_new, name="X_new"))
+            sample_weight = as_weights(sample_weight, num_rows, may_vanish=True)
+            sample_weight = sample_weight / self.unit_weight
         options = {"sample_weight": sample_weight, "num_classes": num_classes}
         self.classifier.update(X_new, y_new, **options)
         self._posterior = None
