@@ -105,9 +105,10 @@ def test_leave_one_out_density_counts_each_row_by_its_weight(name: str) -> None:
     np.testing.assert_allclose(model.loo_log_density(), -np.sum(WEIGHTS * nll), rtol=1e-9)
 
 
+@pytest.mark.parametrize("mean", [None, MEAN])
 @pytest.mark.parametrize("name", ["ILRGPR", "ILRSGPR", "ILRNNGPR"])
-def test_calibration_counts_each_row_by_its_weight(name: str) -> None:
-    model = build(name, data=(X, Y, WEIGHTS))
+def test_calibration_counts_each_row_by_its_weight(name: str, mean: Any) -> None:
+    model = build(name, data=(X, Y, WEIGHTS), mean_function=mean)
     held_out = model.held_out(None, max_rows=None)
     nll = label_nll(held_out, model.code.link, model.code.scale)
     criterion = MeanNLL(held_out, model.code.link)
