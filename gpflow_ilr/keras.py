@@ -20,17 +20,26 @@ The logic is in :mod:`gpflow_ilr.heads`; :mod:`gpflow_ilr.tf_keras` has the same
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from gpflow_ilr.heads.closed_form import ClosedFormLogic
+from gpflow_ilr.heads.earlier_layers import join_earlier_layers
 from gpflow_ilr.heads.elbo_loss import ELBOLossLogic
 from gpflow_ilr.heads.features import before_layer
 from gpflow_ilr.heads.gp_head import HeadLogic
 from gpflow_ilr.heads.posterior_head import PosteriorLogic
 
-__all__ = ["GPHead", "ELBOLoss", "ClosedFormHead", "PosteriorHead", "feature_network"]
+__all__ = [
+    "GPHead",
+    "ELBOLoss",
+    "ClosedFormHead",
+    "PosteriorHead",
+    "feature_network",
+    "with_earlier_layers",
+]
 
 
 def check_keras(version: str, backend: str) -> None:
@@ -129,3 +138,22 @@ def feature_network(network: Any, layer: int | str = -1) -> Any:
     :raises ValueError: if the network has no such layer, or it gets no features [N, D].
     """
     return before_layer(network, layer, keras)
+
+
+def with_earlier_layers(
+    network: Any, X: Any, layers: Sequence[int | str] | None = None, share: float = 1.0
+) -> Any:
+    """A network whose features have averages of earlier layers beside them, to know unknown inputs by.
+
+    A network maps some inputs that are like nothing it was trained on among the features of those that
+    were. Averages of earlier layers over the image tell them apart. A head of both finds more of them,
+    at much the same probabilities for the others; see :mod:`gpflow_ilr.heads.earlier_layers`.
+
+    :param network: a Sequential or functional model that ends with features [n, D].
+    :param X: training inputs, whose features and averages set the scales.
+    :param layers: names or numbers of layers; all with weights but the last of them if None.
+    :param share: spread of all averages together, as a share of that of the features.
+    :raises TypeError: if the network is no model of keras.
+    :raises ValueError: if it has no such layers, or the share is no number above 0.
+    """
+    return join_earlier_layers(network, X, layers, share, keras)

@@ -63,6 +63,12 @@ print(near["epistemic"].mean(), far["epistemic"].mean())
 # standard error: print what it returns. `network` may be any function from a batch to features;
 # without one, rows are features. `kernel="Linear"` is a Bayesian last layer.
 
+# A network maps some inputs that are like nothing it knows among the features of its training rows:
+# shuffled images, for example. `with_earlier_layers` puts averages of its earlier layers beside the
+# features, and a head of both finds more of them: `ClosedFormHead(3,
+# network=with_earlier_layers(feature_network(network), X))`, for networks with more than one layer
+# before the last (`docs/measured.md` has what it does on images).
+
 # %%
 head.update(X_val[:50], y_val[:50])
 network_with_head = head.attach()

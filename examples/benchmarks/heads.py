@@ -15,7 +15,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,9 +43,10 @@ from sklearn.model_selection import train_test_split
 
 from gpflow_ilr import metrics
 from gpflow_ilr.heads.polishing import ROW_WEIGHTS
-from gpflow_ilr.keras import ClosedFormHead, ELBOLoss, GPHead
+from gpflow_ilr.keras import ClosedFormHead, ELBOLoss, GPHead, with_earlier_layers
 
 K = 8
+KINDS = ("softmax", "ensemble", "dropout", "sngp", "laplace", "layers", "heads")
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -104,28 +105,34 @@ def with_gp_layer(
 def closed_forms(
     network: Any, train: Rows, val: Rows, steps: int, num_tries: int
 ) -> dict[str, tuple[Predict, float]]:
-    """A head on the trained features, before and after it is polished; seconds of each.
+    """A head on the trained features, also with earlier layers beside them; seconds of each.
 
-    Its tries are the weights of rows that have trained the network.
+    Each before and after it is polished; the tries are weights of rows that trained the network.
     """
-    start = time.perf_counter()
-    head = ClosedFormHead(K, 200, network=network.layers[0], max_iterations=30)
-    head.fit(train, validation=val)
-
-    def predictor() -> Predict:
-        model = head.attach(outputs=("probabilities", "epistemic"))
-
-        def predict(X: np.ndarray) -> Prediction:
-            found = model.predict(X, verbose=0)
-            return found["probabilities"], found["epistemic"]
-
-        return predict
-
-    found = {"ClosedFormHead": (predictor(), time.perf_counter() - start)}
+    found = {}
     tries = {"row_weights": ROW_WEIGHTS[:num_tries], "max_steps": steps, "batch_size": 512}
-    print(head.polish(train, validation=val, **tries), flush=True)
-    found["ClosedFormHead, polished"] = (predictor(), time.perf_counter() - start)
+    features = network.layers[0]
+    for name, used in {
+        "ClosedFormHead": lambda: features,
+        "ClosedFormHead, earlier layers": lambda: with_earlier_layers(features, train[0]),
+    }.items():
+        start = time.perf_counter()
+        head = ClosedFormHead(K, 200, network=used(), max_iterations=30)
+        head.fit(train, validation=val)
+        found[name] = (_attached(head), time.perf_counter() - start)
+        print(head.polish(train, validation=val, **tries), flush=True)
+        found[f"{name}, polished"] = (_attached(head), time.perf_counter() - start)
     return found
+
+
+def _attached(head: ClosedFormHead) -> Predict:
+    model = head.attach(outputs=("probabilities", "epistemic"))
+
+    def predict(X: np.ndarray) -> Prediction:
+        found = model.predict(X, verbose=0)
+        return found["probabilities"], found["epistemic"]
+
+    return predict
 
 
 def best(tries: list[tuple[Predict, float]], val: Rows) -> tuple[Predict, float]:
@@ -135,58 +142,81 @@ def best(tries: list[tuple[Predict, float]], val: Rows) -> tuple[Predict, float]
 
 
 def contestants(
-    body: Callable[..., Any], train: Rows, val: Rows, epochs: int, steps: int, num_tries: int
+    body: Callable[..., Any],
+    train: Rows,
+    val: Rows,
+    epochs: int,
+    steps: int,
+    num_tries: int,
+    kinds: Sequence[str],
 ) -> dict[str, tuple[Predict, float]]:
-    """Every contestant with the seconds that its training and its tries took."""
-    found: dict[str, tuple[Predict, float]] = {}
+    """Every contestant of some kinds with the seconds that its training and its tries took."""
 
     def timed(run: Callable[[], Any]) -> tuple[Any, float]:
         start = time.perf_counter()
         return run(), time.perf_counter() - start
+
+    def best_of(make: Callable[[float], Predict], values: Sequence[float]) -> tuple[Predict, float]:
+        return best([timed(lambda value=value: make(value)) for value in values[:num_tries]], val)
 
     rates = (3e-3, 1e-3, 1e-2)[:num_tries]
     networks = [timed(lambda r=r: softmax_network(body, *train, K, r, epochs)) for r in rates]
     judged = [nll(of_logits(n)(val[0])[0], val[1]) for n, _ in networks]
     network, rate = networks[int(np.argmin(judged))][0], rates[int(np.argmin(judged))]
     seconds = sum(s for _, s in networks)
-    found["softmax"] = (of_logits(network), seconds)
-    temperature = temperature_of(network, *val)
-    found["softmax, temperature"] = (of_logits(network, temperature), seconds)
-    members, more = timed(
-        lambda: [network] + [softmax_network(body, *train, K, rate, epochs) for _ in range(4)]
-    )
-    found["ensemble of 5"] = (ensemble(members), seconds + more)
-    found["MC dropout"] = best(
-        [
-            timed(
-                lambda r=r: dropout(softmax_network(lambda: body(rate=r), *train, K, rate, epochs))
-            )
-            for r in (0.2, 0.1, 0.4)[:num_tries]
-        ],
-        val,
-    )
-    found["SNGP"] = best(
-        [timed(lambda s=s: sngp(body, *train, K, s, epochs)) for s in (1.0, 2.0, 0.5)[:num_tries]],
-        val,
-    )
-    laplaces = {"last-layer Laplace": last_layer_laplace}
-    if laplace_torch.is_installed():
-        laplaces["last-layer Laplace, laplace-torch"] = laplace_by_torch
-    for name, laplace in laplaces.items():
-        precisions = (1.0, 10.0, 3.0)[:num_tries]
-        predict, more = best(
-            [timed(lambda s=s, of=laplace: of(network, *train, s)) for s in precisions], val
+
+    def softmaxes() -> dict[str, tuple[Predict, float]]:
+        scaled = of_logits(network, temperature_of(network, *val))
+        return {
+            "softmax": (of_logits(network), seconds),
+            "softmax, temperature": (scaled, seconds),
+        }
+
+    def ensembles() -> dict[str, tuple[Predict, float]]:
+        others, more = timed(
+            lambda: [softmax_network(body, *train, K, rate, epochs) for _ in range(4)]
         )
-        found[name] = (predict, seconds + more)
-    for objective, options in {"elbo": (5e-3, 2e-3, 1e-2), "code": (3e-3, 1e-3, 1e-2)}.items():
-        tries = [
-            timed(lambda r=r, o=objective: with_gp_layer(body, train, val, o, r, epochs))
-            for r in options[:num_tries]
-        ]
-        for name in tries[0][0]:
-            found[name] = best([(t[name], s) for t, s in tries], val)
-    for name, (predict, more) in closed_forms(network, train, val, steps, num_tries).items():
-        found[name] = (predict, seconds + more)
+        return {"ensemble of 5": (ensemble([network, *others]), seconds + more)}
+
+    def dropouts() -> dict[str, tuple[Predict, float]]:
+        def make(r: float) -> Predict:
+            return dropout(softmax_network(lambda: body(rate=r), *train, K, rate, epochs))
+
+        return {"MC dropout": best_of(make, (0.2, 0.1, 0.4))}
+
+    def sngps() -> dict[str, tuple[Predict, float]]:
+        return {"SNGP": best_of(lambda s: sngp(body, *train, K, s, epochs), (1.0, 2.0, 0.5))}
+
+    def laplaces() -> dict[str, tuple[Predict, float]]:
+        posteriors = {"last-layer Laplace": last_layer_laplace}
+        if laplace_torch.is_installed():
+            posteriors["last-layer Laplace, laplace-torch"] = laplace_by_torch
+        found = {}
+        for name, laplace in posteriors.items():
+            predict, more = best_of(lambda s, of=laplace: of(network, *train, s), (1.0, 10.0, 3.0))
+            found[name] = (predict, seconds + more)
+        return found
+
+    def gp_layers() -> dict[str, tuple[Predict, float]]:
+        found = {}
+        for objective, values in {"elbo": (5e-3, 2e-3, 1e-2), "code": (3e-3, 1e-3, 1e-2)}.items():
+            tries = [
+                timed(lambda r=r, o=objective: with_gp_layer(body, train, val, o, r, epochs))
+                for r in values[:num_tries]
+            ]
+            for name in tries[0][0]:
+                found[name] = best([(t[name], s) for t, s in tries], val)
+        return found
+
+    def heads() -> dict[str, tuple[Predict, float]]:
+        found = closed_forms(network, train, val, steps, num_tries)
+        return {name: (predict, seconds + more) for name, (predict, more) in found.items()}
+
+    runs = (softmaxes, ensembles, dropouts, sngps, laplaces, gp_layers, heads)
+    found: dict[str, tuple[Predict, float]] = {}
+    for kind, run in zip(KINDS, runs, strict=True):
+        if kind in kinds:
+            found |= run()
     return found
 
 
@@ -242,6 +272,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--spectral", action="store_true", help="spectral normalisation for all")
     parser.add_argument("--tries", type=int, default=3, help="of each contestant, at most 3")
+    parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, help="of contestants")
     options = parser.parse_args()
     epochs, steps = (2, 5) if options.quick else (40 if options.fashion is None else 12, 300)
     seeds, num_tries = (1, 1) if options.quick else (options.seeds, options.tries)
@@ -251,7 +282,7 @@ def main() -> None:
         body, train, val, test, unknown = split(options.fashion, seed, options.quick)
         body = partial(body, spectral=True) if options.spectral else body
         for name, (predict, seconds) in contestants(
-            body, train, val, epochs, steps, num_tries
+            body, train, val, epochs, steps, num_tries, options.only
         ).items():
             row = [*scores(predict, test, unknown), seconds]
             results.setdefault(name, []).append(row)

@@ -20,7 +20,7 @@ from published import published
 import gpflow_ilr as gi
 from gpflow_ilr.calibration.criterion import MeanNLL
 
-__all__ = ["BASELINES", "left_out_nll"]
+__all__ = ["BASELINES", "LOGIT_VARIANCE", "left_out_nll"]
 
 LEFT_OUT = 2048
 LOGIT_VARIANCE = 10.0

@@ -87,6 +87,12 @@ def feature_network(function: Any) -> Entry:
     return Entry(function, dict, [one_of("network", value, "Pass") for value in (None, "a")])
 
 
+def with_earlier_layers(function: Any) -> Entry:
+    return Entry(
+        function, lambda: {"X": X}, [one_of("network", value, "Pass") for value in (None, "a")]
+    )
+
+
 def loss(elbo_loss: Any) -> Entry:
     return Entry(elbo_loss, dict, [one_of("reduction", "sum", "sum_over_batch_size")])
 
@@ -157,6 +163,8 @@ ENTRIES: dict[str, Entry] = {
     "tf_keras.ClosedFormHead": closed_form(gpflow_ilr.tf_keras.ClosedFormHead),
     "keras.feature_network": feature_network(gpflow_ilr.keras.feature_network),
     "tf_keras.feature_network": feature_network(gpflow_ilr.tf_keras.feature_network),
+    "keras.with_earlier_layers": with_earlier_layers(gpflow_ilr.keras.with_earlier_layers),
+    "tf_keras.with_earlier_layers": with_earlier_layers(gpflow_ilr.tf_keras.with_earlier_layers),
     "keras.ELBOLoss": loss(gpflow_ilr.keras.ELBOLoss),
     "tf_keras.ELBOLoss": loss(gpflow_ilr.tf_keras.ELBOLoss),
     "sklearn.ILRClassifier": Entry(

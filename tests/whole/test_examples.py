@@ -124,11 +124,11 @@ def test_deep_kernel_compares_two_last_layers(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_last_layers_are_eleven(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_layers_are_thirteen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES / "benchmarks"))
     output = run("benchmarks/heads")
     rows = re.findall(r"^\| ([^|]+) \|.*±", output, re.MULTILINE)
-    assert len(rows) == 11
+    assert len(rows) == 13
     assert {"softmax", "SNGP", "GPHead, code, collapsed", "ClosedFormHead, polished"} <= set(rows)
 
 

@@ -1,0 +1,98 @@
+"""What earlier layers of a network say about an input, beside the features that classify it.
+
+A network forgets what does not tell its classes apart, and may map an input that is like nothing it
+has seen among the features of its training rows: shuffled images, for example. No kernel of the
+features notices that. The averages of earlier layers over an image still differ. So they join the
+features, with a spread of the same size: a squared exponential of both is one of the features times
+one of the averages, and unlike averages make rows unlike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gpflow_ilr.heads.features import FeatureReader, model_inputs
+from gpflow_ilr.inputs.counts import number_or_nan
+
+__all__ = ["join_earlier_layers"]
+
+_LEAST_SPREAD = 0.1
+"""Of the usual one: a column that hardly varies must not outweigh all others once it does."""
+
+
+def join_earlier_layers(
+    network: Any, X: Any, layers: Sequence[int | str] | None, share: float, keras: Any
+) -> Any:
+    """The network with the averages of earlier layers beside its features.
+
+    :param network: a Sequential or functional Keras model that ends with features [n, D].
+    :param X: inputs that say how far features and averages spread.
+    :param layers: names or numbers of its layers; all with weights but the last of them if None.
+    :param share: spread of all averages together, as a share of that of the features.
+    :param keras: the network's Keras.
+    :raises TypeError: if the network is no model of that kind.
+    :raises ValueError: if it has no such layers, or the share is no number above 0.
+    """
+    if not getattr(network, "outputs", None) or not getattr(network, "layers", None):
+        raise TypeError(
+            f"network must be a Sequential or functional model of {keras.__name__}, but is "
+            f"{network!r}. Pass one that ends with features, such as feature_network(classifier)."
+        )
+    if not 0.0 < number_or_nan(share) < np.inf:
+        raise ValueError(
+            f"share must be a number above 0, but it is {share!r}. Pass 1.0, or less for averages "
+            "that say less."
+        )
+    parts = [*network.outputs, *(_averages(x, keras) for x in _outputs(network, layers))]
+    inputs, beside = model_inputs(network), keras.layers.Concatenate
+    values = FeatureReader(keras.Model(inputs, beside()(parts)), keras).all_features(X)
+    ends = np.cumsum([part.shape[-1] for part in parts])
+    spread, *spreads = np.split(np.std(values, axis=0, dtype=np.float64), ends[:-1])
+    unit = share * np.linalg.norm(spread) / np.sqrt(ends[-1] - ends[0])
+    scaled = [
+        keras.layers.Rescaling(_scales(unit, s).tolist(), dtype=part.dtype)(part)
+        for s, part in zip(spreads, parts[1:], strict=True)
+    ]
+    return keras.Model(inputs, beside()([parts[0], *scaled]))
+
+
+def _outputs(network: Any, layers: Sequence[int | str] | None) -> list[Any]:
+    """What layers of the network return."""
+    if isinstance(layers, (int, str)):
+        layers = [layers]
+    try:
+        if layers is None:
+            found = [layer for layer in network.layers if layer.weights][:-1]
+        else:
+            found = [
+                network.get_layer(x) if isinstance(x, str) else network.layers[x] for x in layers
+            ]
+        outputs = [layer.output for layer in found]
+    except (AttributeError, IndexError, ValueError, TypeError, RuntimeError) as error:
+        raise ValueError(
+            f"network has no layers={layers!r} whose outputs are known ({error}). Pass names or "
+            "numbers of layers of a Sequential or functional model."
+        ) from error
+    if not outputs or any(not 2 <= len(x.shape) <= 5 or x.shape[-1] is None for x in outputs):
+        raise ValueError(
+            f"layers={layers!r} of network give no numbers to average. Pass the names of layers, such "
+            "as convolutions, that come before its features."
+        )
+    return outputs
+
+
+def _averages(output: Any, keras: Any) -> Any:
+    """Averages over all places of an image, a sequence or a volume, [n, channels]."""
+    places = len(output.shape) - 2
+    if places == 0:
+        return output
+    return getattr(keras.layers, f"GlobalAveragePooling{places}D")()(output)
+
+
+def _scales(unit: float, spread: np.ndarray) -> np.ndarray:
+    """What makes the spread of each column one unit; columns that never vary are left as they are."""
+    usual = float(np.sqrt(np.mean(np.square(spread)))) or 1.0
+    return unit / np.maximum(spread, _LEAST_SPREAD * usual)
