@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 import gpflow
 import numpy as np
 import pytest
+import scipy.integrate
+import scipy.optimize
+import scipy.special
 import tensorflow as tf
 
 from gpflow_ilr.calibration.criterion import LeftOutAtNoise, Marginals, MeanNLL
@@ -36,6 +39,50 @@ def test_chosen_sharpness_is_the_best_of_a_dense_grid(K: int) -> None:
     # At most a search tolerance of 2e-3 in log L from the minimum, where the NLL is flat.
     assert nll < values[best] + 1e-5
     assert abs(np.log(L / grid[best])) < step + 4e-3
+
+
+class Wide:
+    """Two classes: as many rows whose log-odds are certain as rows where they are anything.
+
+    The certain ones want an L of about 14, at which the others' standard deviations are as given.
+    """
+
+    def __init__(self, sd: float, num_rows: int = 60) -> None:
+        rng = np.random.default_rng(0)
+        self.contrast = float(link_of(2)[1, 0] - link_of(2)[0, 0])
+        self.sd = np.where(np.arange(num_rows) % 2, sd / (14.0 * abs(self.contrast)), 1e-3)
+        self.mean = rng.normal(size=num_rows) * np.maximum(self.sd, 0.1)
+        odds = 14.0 * self.contrast * (self.mean + self.sd * rng.normal(size=num_rows))
+        self.labels = (rng.uniform(size=num_rows) < scipy.special.expit(odds)).astype(np.int32)
+        mean, variance = tf.constant(self.mean[:, None]), tf.constant(self.sd[:, None] ** 2)
+        self.marginals = Marginals(mean, variance, tf.constant(self.labels))
+
+    def nll(self, L: float) -> float:
+        """By SciPy's adaptive quadrature, from outside of the package."""
+        scale = L * self.contrast * np.where(self.labels, 1.0, -1.0)
+
+        def integrand(g: float) -> np.ndarray:
+            p = scipy.special.expit(scale * (self.mean + self.sd * g))
+            return p * np.exp(-0.5 * g**2) / np.sqrt(2.0 * np.pi)
+
+        steps = np.clip(-self.mean / self.sd, -10.0, 10.0)  # where a row's σ rises
+        p, _ = scipy.integrate.quad_vec(integrand, -10.0, 10.0, epsabs=1e-11, points=steps)
+        return float(-np.mean(np.log(p)))
+
+
+@pytest.mark.parametrize("sd", [7.5, 20.0, 30.0])
+def test_sharpness_of_wide_latents_of_two_classes_is_that_of_quadrature(sd: float) -> None:
+    wide = Wide(sd)
+    criterion = MeanNLL(wide.marginals, link_of(2))
+    for L in (1.0, 7.0, 14.0, 20.0):
+        assert criterion(L) == pytest.approx(wide.nll(L), rel=0, abs=1e-9)
+    L, nll = choose_sharpness(criterion)
+    best = scipy.optimize.minimize_scalar(
+        lambda log_L: wide.nll(np.exp(log_L)), bounds=np.log([3.0, 20.7]), method="bounded"
+    )
+    assert 5.0 < L < 20.0  # not at its bound
+    assert nll < best.fun + 1e-6
+    assert abs(np.log(L) - best.x) < 4e-3
 
 
 def test_chosen_sharpness_recovers_the_one_that_made_the_labels() -> None:

@@ -4,7 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import scipy.integrate
 import tensorflow as tf
+from gpflow.functions import Constant
+from gpflow.kernels import SquaredExponential
 from scipy.special import expit, log_expit, logsumexp
 
 from gpflow_ilr.expectations import (
@@ -16,6 +19,8 @@ from gpflow_ilr.expectations import (
     softmax_variance,
     two_classes,
 )
+from gpflow_ilr.likelihoods import ILRLikelihood
+from gpflow_ilr.models import ILRGPR
 
 Expectation = Callable[..., tf.Tensor]
 ALL = [expected_softmax, expected_log_softmax, softmax_variance, expected_entropy]
@@ -176,3 +181,55 @@ def test_every_precision_and_compiler_gives_the_same(
     assert value.dtype == dtype
     tolerance = 1e-13 if dtype == tf.float64 else 1e-5
     np.testing.assert_allclose(value, expectation(mean, var, C, Sobol(2)), rtol=tolerance)
+
+
+# From outside: SciPy's adaptive quadrature
+
+
+def quadrature(m: float, sd: float) -> tuple[float, float]:
+    """E[σ(x)] and Var[σ(x)] of x ~ N(m, sd²), the step of σ in an interval of its own."""
+    step = np.clip((np.array([-40.0, 0.0, 40.0]) - m) / sd, -10.0, 10.0)
+
+    def mean(function: Callable[[float], float]) -> float:
+        def integrand(g: float) -> float:
+            return function(expit(m + sd * g)) * np.exp(-0.5 * g**2) / np.sqrt(2.0 * np.pi)
+
+        ends = zip([-10.0, *step], [*step, 10.0], strict=True)
+        parts = [scipy.integrate.quad(integrand, *ab, epsabs=1e-13, limit=200)[0] for ab in ends]
+        return float(sum(parts))
+
+    p = mean(lambda pi: pi)
+    return p, mean(lambda pi: (pi - p) ** 2)
+
+
+@pytest.mark.parametrize("sd", [7.5, 14.0, 20.0, 30.0])
+@pytest.mark.parametrize("m", [0.0, 10.0, -25.0])
+def test_likelihoods_of_wide_latents_predict_their_integrals(m: float, sd: float) -> None:
+    likelihood = ILRLikelihood(2)
+    contrast = (likelihood.link[1] - likelihood.link[0]).numpy()
+    mean, var = np.array([[m]]) / contrast, np.array([[sd]]) ** 2 / contrast**2
+    p, variance = quadrature(m, sd)
+    found = likelihood.predict_mean_and_var(np.zeros((1, 1)), mean, var)[0][0]
+    np.testing.assert_allclose(found, [1.0 - p, p], rtol=0, atol=1e-10)
+    found = softmax_variance(mean, var, likelihood.link, likelihood.nodes)[0]
+    np.testing.assert_allclose(found, [variance, variance], rtol=0, atol=1e-10)
+
+
+def test_the_example_that_was_wrong_by_a_twentieth_is_right() -> None:
+    p, _ = ILRLikelihood(2).predict_mean_and_var(np.zeros((1, 1)), [[10.0]], [[196.0]])
+    assert np.max(p) == pytest.approx(quadrature(10.0 * np.sqrt(2.0), 14.0 * np.sqrt(2.0))[0])
+    assert np.max(p) == pytest.approx(0.762, abs=5e-4)
+
+
+@pytest.mark.parametrize("sd", [7.5, 20.0, 30.0])
+def test_models_far_from_their_data_predict_the_integrals_of_their_prior(sd: float) -> None:
+    X, y = np.array([[0.0], [1.0], [2.0]]), np.array([0, 1, 1])
+    model = ILRGPR((X, y), SquaredExponential(), num_classes=2, mean_function=Constant(0.3))
+    L = model.code.scale * np.sqrt(2.0)  # from the latent of the unit code to log-odds
+    model.kernel.variance.assign((sd / L) ** 2)
+    far = np.array([[1e6]])
+    p, variance = quadrature(0.3 * float(L), sd)
+    np.testing.assert_allclose(np.max(model.predict_y(far)[0]), p, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(
+        model.predict_probability_variance(far)[0], [variance, variance], rtol=0, atol=1e-10
+    )

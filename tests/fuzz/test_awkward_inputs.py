@@ -1,11 +1,11 @@
 """Whatever is put in, probabilities come out, or a sentence: never NaN, never TensorFlow's own words.
 
-The usual run has 300 examples. ``GPFLOW_ILR_FUZZ=5000 pytest -n0 tests/fuzz`` has as many as it says.
+The usual run has 300 examples. A test of 5,000 is marked slow, and runs only when it is asked for, by
+``pytest -m fuzz`` or ``-m slow``.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import traceback
 import warnings
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
 from hypothesis import given, settings
@@ -23,7 +24,7 @@ import gpflow_ilr
 from tests.fuzz.entries import ENTRIES, SLOW_ENTRIES
 from tests.fuzz.one_awkward import ONE_AWKWARD, SLOW_ONE_AWKWARD, Call
 
-NUM_EXAMPLES = int(os.environ.get("GPFLOW_ILR_FUZZ", "300"))
+NUM_EXAMPLES = 300
 PACKAGE = str(Path(gpflow_ilr.__file__).parent)
 
 
@@ -92,3 +93,34 @@ def test_a_sentence_names_the_one_argument_that_is_awkward(name: str, data: Any)
 @given(name=st.sampled_from(sorted(SLOW_ONE_AWKWARD)), data=st.data())
 def test_what_chooses_its_model_names_it_too(name: str, data: Any) -> None:
     check_name(SLOW_ONE_AWKWARD[name], data.draw)
+
+
+def parts(entries: dict[str, Any], check: Any, num_examples: int, num_parts: int) -> list[Any]:
+    """Some of the entries, by turns, with some of the examples, so that no test takes long."""
+    names = sorted(entries)
+    return [
+        ({name: entries[name] for name in names[part::num_parts]}, check, num_examples // num_parts)
+        for part in range(num_parts)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.fuzz
+@pytest.mark.parametrize(
+    ("entries", "check", "num_examples"),
+    [
+        *parts(ENTRIES, check, 5000, 10),
+        *parts(ONE_AWKWARD, check_name, 2500, 5),
+        *parts(SLOW_ENTRIES, check, 250, 1),
+        *parts(SLOW_ONE_AWKWARD, check_name, 250, 4),
+    ],
+)
+def test_five_thousand_examples_are_answered_like_three_hundred(
+    entries: dict[str, Any], check: Callable[[Any, Any], None], num_examples: int
+) -> None:
+    @settings(max_examples=num_examples)
+    @given(name=st.sampled_from(sorted(entries)), data=st.data())
+    def examples(name: str, data: Any) -> None:
+        check(entries[name], data.draw)
+
+    examples()

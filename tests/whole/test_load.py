@@ -89,12 +89,13 @@ def test_ten_thousand_predictions_leave_no_memory_behind() -> None:
     posterior = model.posterior()
     batch = BATCHES[0]
     compiled = tf.function(posterior.predict_y, autograph=False)
-    for predict, count in (
-        (compiled, 8_000),
-        (posterior.predict_y, 1_000),
-        (model.predict_y, 1_000),
+    # A call outside a graph takes thirty times as long, so there are fewer, which may leave less.
+    for predict, count, most in (
+        (compiled, 9_800, 0.05),
+        (posterior.predict_y, 100, 0.005),
+        (model.predict_y, 100, 0.005),
     ):
-        assert growth(lambda predict=predict: predict(batch), 50, count) < 0.05
+        assert growth(lambda predict=predict: predict(batch), 20, count) < most
 
 
 @pytest.mark.slow
