@@ -91,11 +91,11 @@ def test_ten_thousand_predictions_leave_no_memory_behind() -> None:
     compiled = tf.function(posterior.predict_y, autograph=False)
     # A call outside a graph takes thirty times as long, so there are fewer, which may leave less.
     for predict, count, most in (
-        (compiled, 9_800, 0.05),
-        (posterior.predict_y, 100, 0.005),
-        (model.predict_y, 100, 0.005),
+        (compiled, 9_400, 0.05),
+        (posterior.predict_y, 300, 0.015),
+        (model.predict_y, 300, 0.015),
     ):
-        assert growth(lambda predict=predict: predict(batch), 20, count) < most
+        assert growth(lambda predict=predict: predict(batch), 50, count) < most
 
 
 @pytest.mark.slow
