@@ -40,6 +40,8 @@ class Call(NamedTuple):
     awkward: st.SearchStrategy[Any]
     call: Callable[[Any], Any]
     name: str
+    predicts: bool = False
+    """Whether it returns probabilities, of the model that it has fitted."""
 
 
 def kernel() -> gpflow.kernels.Kernel:
@@ -114,20 +116,28 @@ ONE_AWKWARD: dict[str, Call] = {
     "predict_set X_cal": Call(ROWS, lambda x: fitted().predict_set(X, x, NAMES[Y]), "X_cal"),
     "predict_set y_cal": Call(named_labels(N), lambda y: fitted().predict_set(X, X, y), "y_cal"),
 }
+
+
+def chosen(X: Any, y: Any, num_classes: Any = K, sample_weight: Any = None) -> Any:
+    """Probabilities by the model that ``fit_auto`` chooses."""
+    options = {"num_classes": num_classes, "sample_weight": sample_weight, "max_seconds": 1e-3}
+    return fit_auto(X, y, **options).predict_y(X)[0]
+
+
+def estimated(X: Any, y: Any, sample_weight: Any = None) -> Any:
+    """Probabilities by the estimator."""
+    return estimator().fit(X, y, sample_weight=sample_weight).predict_proba(X)
+
+
 SLOW_ONE_AWKWARD: dict[str, Call] = {
-    "ILRClassifier X": Call(ROWS, lambda x: estimator().fit(x, Y), OF_X),
-    "ILRClassifier y": Call(named_labels(N), lambda y: estimator().fit(X, y), OF_Y),
-    "ILRClassifier weights": Call(
-        WEIGHTS, lambda w: estimator().fit(X, Y, sample_weight=w), OF_WEIGHTS
-    ),
-    "fit_auto X": Call(ROWS, lambda x: fit_auto(x, Y, num_classes=K, max_seconds=1e-3), OF_X),
-    "fit_auto y": Call(LABELS, lambda y: fit_auto(X, y, num_classes=K, max_seconds=1e-3), OF_Y),
-    "fit_auto weights": Call(
-        WEIGHTS,
-        lambda w: fit_auto(X, Y, num_classes=K, sample_weight=w, max_seconds=1e-3),
-        OF_WEIGHTS,
-    ),
-    "fit_auto num_classes": Call(
-        awkward.CLASSES, lambda K: fit_auto(X, Y, num_classes=K, max_seconds=1e-3), f"{OF_K}|{OF_Y}"
-    ),
+    name: Call(*parts, predicts=True)
+    for name, parts in {
+        "ILRClassifier X": (ROWS, lambda x: estimated(x, Y), OF_X),
+        "ILRClassifier y": (named_labels(N), lambda y: estimated(X, y), OF_Y),
+        "ILRClassifier weights": (WEIGHTS, lambda w: estimated(X, Y, w), OF_WEIGHTS),
+        "fit_auto X": (ROWS, lambda x: chosen(x, Y), OF_X),
+        "fit_auto y": (LABELS, lambda y: chosen(X, y), OF_Y),
+        "fit_auto weights": (WEIGHTS, lambda w: chosen(X, Y, sample_weight=w), OF_WEIGHTS),
+        "fit_auto num_classes": (awkward.CLASSES, lambda K: chosen(X, Y, K), f"{OF_K}|{OF_Y}"),
+    }.items()
 }

@@ -50,10 +50,13 @@ def check(entry: Callable[[Any], Any], draw: Any) -> None:
             raise
         return
     if p is not None:
-        p = np.asarray(p)
-        rounding = 1e-12 if p.dtype == np.float64 else 1e-6
-        assert np.all((p >= 0.0) & (p <= 1.0 + rounding)), p
-        np.testing.assert_allclose(np.sum(p, axis=-1), 1.0, rtol=0, atol=rounding)
+        check_probabilities(np.asarray(p))
+
+
+def check_probabilities(p: np.ndarray) -> None:
+    rounding = 1e-12 if p.dtype == np.float64 else 1e-6
+    assert np.all((p >= 0.0) & (p <= 1.0 + rounding)), p
+    np.testing.assert_allclose(np.sum(p, axis=-1), 1.0, rtol=0, atol=rounding)
 
 
 @settings(max_examples=NUM_EXAMPLES)
@@ -73,12 +76,15 @@ def check_name(call: Call, draw: Any) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            call.call(value)
-            return
+            answer = call.call(value)
         except Exception as error:
             if not is_a_sentence(error):
                 raise
             sentence = str(error)
+        else:
+            if call.predicts:
+                check_probabilities(np.asarray(answer))
+            return
     of_a_matrix = "The Cholesky factor of" in sentence
     assert of_a_matrix or re.search(call.name, sentence), sentence
 
