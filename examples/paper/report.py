@@ -4,7 +4,6 @@ Nothing here knows a result: every number is read from the lines, and sentences 
 only where the lines are there. Runs of ``--quick`` are shown only where there are no others.
 """
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -95,12 +94,15 @@ def _preface(lines: dict[str, Lines], folder: Path) -> str:
         processors = " and ".join(
             sorted({f"{r['cores']} core(s) of {r['processor']}" for r in every})
         )
-        versions = json.loads(max(json.dumps(line["versions"]) for line in every))
+        versions: dict[str, list[str]] = {}
+        for name, version in (pair for line in every for pair in line["versions"].items()):
+            if version not in versions.setdefault(name, []):
+                versions[name].append(version)
         text.append(
             f"Runs from {dates[0][:10]} to {dates[-1][:10]}, {processors}"
             + _busy(every)
             + "; "
-            + ", ".join(f"{name} {version}" for name, version in versions.items())
+            + ", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items())
             + ". ACC, NLL and ECE (10 bins) are of test rows, mean ± standard deviation over "
             "seeds; test rows choose nothing. *ECE by chance* is that of a perfectly calibrated "
             "forecaster with the same confidences, by simulation: no model can be expected "
