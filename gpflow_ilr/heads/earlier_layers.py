@@ -34,19 +34,27 @@ def join_earlier_layers(
     :param share: spread of all averages together, as a share of that of the features.
     :param keras: the network's Keras.
     :raises TypeError: if the network is no model of that kind.
-    :raises ValueError: if it has no such layers, or the share is no number above 0.
+    :raises ValueError: if it does not end with features, has no such layers, or the share is no number
+        above 0.
     """
-    if not getattr(network, "outputs", None) or not getattr(network, "layers", None):
+    if len(getattr(network, "outputs", None) or ()) != 1 or not getattr(network, "layers", None):
         raise TypeError(
-            f"network must be a Sequential or functional model of {keras.__name__}, but is "
-            f"{network!r}. Pass one that ends with features, such as feature_network(classifier)."
+            f"network must be a Sequential or functional model of {keras.__name__} with one output, "
+            f"but is {network!r}. Pass one that ends with features, such as "
+            "feature_network(classifier)."
+        )
+    (features,) = network.outputs
+    if len(features.shape) != 2:
+        raise ValueError(
+            f"network must end with features [n, D], but ends with shape {tuple(features.shape)}. Pass "
+            "the part of it that ends with a Flatten or a GlobalAveragePooling layer."
         )
     if not 0.0 < number_or_nan(share) < np.inf:
         raise ValueError(
             f"share must be a number above 0, but it is {share!r}. Pass 1.0, or less for averages "
             "that say less."
         )
-    parts = [*network.outputs, *(_averages(x, keras) for x in _outputs(network, layers))]
+    parts = [features, *(_averages(x, keras) for x in _outputs(network, layers))]
     inputs, beside = model_inputs(network), keras.layers.Concatenate
     values = FeatureReader(keras.Model(inputs, beside()(parts)), keras).all_features(X)
     ends = np.cumsum([part.shape[-1] for part in parts])
@@ -56,7 +64,7 @@ def join_earlier_layers(
         keras.layers.Rescaling(_scales(unit, s).tolist(), dtype=part.dtype)(part)
         for s, part in zip(spreads, parts[1:], strict=True)
     ]
-    return keras.Model(inputs, beside()([parts[0], *scaled]))
+    return keras.Model(inputs, beside()([features, *scaled]))
 
 
 def _outputs(network: Any, layers: Sequence[int | str] | None) -> list[Any]:
