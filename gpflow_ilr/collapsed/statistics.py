@@ -247,10 +247,13 @@ def group_statistics(
             dG2 = dG + tf.linalg.matrix_transpose(dG)
             dQ2 = dQ + tf.linalg.matrix_transpose(dQ)
             # A = L_inv K, hence dL_inv = dA Kᵀ = (dA Aᵀ) L_inv⁻ᵀ, without any work over rows.
-            dAA = tf.reduce_sum(tf.matmul(dG2, G) + tf.matmul(dS, S, transpose_b=True), axis=0)
+            dG2_below, G_below = (tf.reshape(x, [-1, num_inducing]) for x in (dG2, G))
+            dAA = tf.matmul(dG2_below, G_below, transpose_a=True)  # each dG2 is symmetric
+            dAA += tf.einsum("gmc,gnc->mn", dS, S)
             dL_inv = tf.linalg.triangular_solve(L_inv, tf.transpose(dAA), lower=True)
             R = tf.matmul(L_inv[None], dS, transpose_a=True)
-            P = tf.matmul(tf.matmul(L_inv[None], dG2, transpose_a=True), L_inv[None])
+            right = tf.reshape(tf.matmul(dG2_below, L_inv), tf.shape(dG2))
+            P = tf.matmul(L_inv[None], right, transpose_a=True)
 
             def add_gradients(g: tf.Tensor, start: tf.Tensor, stop: tf.Tensor) -> list[tf.Tensor]:
                 with tf.GradientTape(watch_accessed_variables=False) as tape:

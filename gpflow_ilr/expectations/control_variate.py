@@ -105,11 +105,11 @@ def softplus_sum(
     x = logits - common
     z = x * inverse + b
     bounded = tf.minimum(z, 40.0)  # beyond, softplus is the identity, to rounding
-    one_more = 1.0 + tf.exp(bounded)
-    values = tf.math.log(one_more) + (z - bounded)
+    rest = 1.0 / (1.0 + tf.exp(bounded))
+    values = (z - bounded) - tf.math.log(rest)
 
     def gradient(upstream: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        dx = (1.0 - 1.0 / one_more) * upstream  # the logistic function, of z
+        dx = (1.0 - rest) * upstream  # the logistic function, of z
         da = tf.reduce_sum(values * upstream, axis=0) - inverse * tf.reduce_sum(dx * x, axis=0)
         d_common = -tf.reduce_sum(dx, axis=-1, keepdims=True)
         return dx, d_common, da, a * tf.reduce_sum(dx, axis=0)
@@ -222,7 +222,7 @@ def leading_direction(
     K = C.shape[0]
     spread = tf.matmul(tf.square(sd), tf.reduce_sum(tf.square(C), axis=0)[:, None]) / K
     r = tf.nn.softmax(centre / tf.sqrt(1.0 + np.pi / 8.0 * spread))  # as for E[σ(x)], roughly
-    scores = tf.linspace(tf.cast(-1.0, C.dtype), 1.0, K)[:, None]
+    scores = tf.constant(np.linspace(-1.0, 1.0, K)[:, None], C.dtype)
     q = sd * tf.matmul(r * (tf.transpose(scores) - tf.matmul(r, scores)), C)
     norm2 = tf.reduce_sum(tf.square(q), axis=-1, keepdims=True)
     return q * tf.math.rsqrt(norm2 + 1e-12), tf.sqrt(1e-12 / (norm2 + 1e-12))

@@ -240,10 +240,10 @@ def average(weights: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
     :param weights: weights of the nodes, [S].
     :param values: values at the nodes, [S, R, K].
     """
-    shape = tf.shape(values)
-    flat = tf.reshape(values, [shape[0], -1])
-    average = tf.reshape(tf.linalg.matvec(flat, weights, transpose_a=True), shape[1:])
-    return tf.ensure_shape(average, values.shape[1:])
+    num_nodes, num_rows, num_classes = values.shape
+    flat = tf.reshape(values, [num_nodes, -1])
+    average = tf.reshape(tf.linalg.matvec(flat, weights, transpose_a=True), [-1, num_classes])
+    return tf.ensure_shape(average, [num_rows, num_classes])
 
 
 def log_average(weights: tf.Tensor, log_values: tf.Tensor) -> tf.Tensor:
