@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_ilr.heads.features import FeatureReader, model_inputs
+from gpflow_ilr.heads.features import FeatureReader, model_inputs, refuse_softmax
 from gpflow_ilr.inputs.counts import number_or_nan
 
 __all__ = ["join_earlier_layers"]
@@ -34,8 +34,8 @@ def join_earlier_layers(
     :param share: spread of all averages together, as a share of that of the features.
     :param keras: the network's Keras.
     :raises TypeError: if the network is no model of that kind.
-    :raises ValueError: if it does not end with features, has no such layers, or the share is no number
-        above 0.
+    :raises ValueError: if it does not end with features, ends with a softmax, has no such layers, or
+        the share is no number above 0.
     """
     if len(getattr(network, "outputs", None) or ()) != 1 or not getattr(network, "layers", None):
         raise TypeError(
@@ -43,6 +43,7 @@ def join_earlier_layers(
             f"but is {network!r}. Pass one that ends with features, such as "
             "feature_network(classifier)."
         )
+    refuse_softmax(network, keras)  # which is not the last layer of what is returned
     (features,) = network.outputs
     if len(features.shape) != 2:
         raise ValueError(
