@@ -56,8 +56,9 @@ def join_earlier_layers(
             "that say less."
         )
     parts = [features, *(_averages(x, keras) for x in _outputs(network, layers))]
-    inputs, beside = model_inputs(network), keras.layers.Concatenate
-    values = FeatureReader(keras.Model(inputs, beside()(parts)), keras).all_features(X)
+    inputs = model_inputs(network)
+    unscaled = keras.Model(inputs, keras.layers.Concatenate()(parts))
+    values = FeatureReader(unscaled, keras).all_features(X)
     ends = np.cumsum([part.shape[-1] for part in parts])
     spread, *spreads = np.split(np.std(values, axis=0, dtype=np.float64), ends[:-1])
     unit = share * np.linalg.norm(spread) / np.sqrt(ends[-1] - ends[0])
@@ -65,7 +66,7 @@ def join_earlier_layers(
         keras.layers.Rescaling(_scales(unit, s).tolist(), dtype=part.dtype)(part)
         for s, part in zip(spreads, parts[1:], strict=True)
     ]
-    return keras.Model(inputs, beside()([features, *scaled]))
+    return keras.Model(inputs, keras.layers.Concatenate()([features, *scaled]))
 
 
 def _outputs(network: Any, layers: Sequence[int | str] | None) -> list[Any]:
@@ -102,6 +103,6 @@ def _averages(output: Any, keras: Any) -> Any:
 
 
 def _scales(unit: float, spread: np.ndarray) -> np.ndarray:
-    """What makes the spread of each column one unit; columns that never vary are left as they are."""
+    """What makes the spread of each column one unit; of one that hardly varies, less."""
     usual = float(np.sqrt(np.mean(np.square(spread)))) or 1.0
     return unit / np.maximum(spread, _LEAST_SPREAD * usual)
