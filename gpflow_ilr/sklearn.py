@@ -1,8 +1,9 @@
 """A scikit-learn classifier: rows in, calibrated probabilities out, nothing to choose.
 
 :class:`ILRClassifier` is :func:`gpflow_ilr.training.fit_auto` behind scikit-learn's interface, so that
-it stands in pipelines, searches and comparisons. It takes labels of any type, turns columns of
-categories into indicators and fills in missing values. ``pip install 'gpflow_ilr[sklearn]'``
+it stands in pipelines, searches and comparisons. It takes labels of any type; columns that it is told
+are categories become indicators, missing values are filled in where it is told so. Needs scikit-learn:
+``pip install 'gpflow_ilr[sklearn]'``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ except ImportError as error:
 from gpflow_ilr.calibration import undo_class_weights
 from gpflow_ilr.calibration.prediction_sets import Score
 from gpflow_ilr.inputs.counts import number_or_nan
+from gpflow_ilr.inputs.labels import check_one_kind
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.inputs.weights import as_weights
 from gpflow_ilr.training import AutoClassifier, fit_auto
@@ -132,7 +134,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
             )
         rows = self._encoded(X)
         labels = _labels(y, len(rows))
-        _check_kind(labels, self.classes_, "y")
+        check_one_kind(labels, self.classes_, "y")
         named = _with_classes(labels, classes)
         new = np.setdiff1d(named, self.classes_)
         known = np.concatenate([self.classes_, new])
@@ -265,7 +267,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         rows, known = self._encoded(X), self._encoded(X_cal, name="X_cal")
         labels = _labels(y_cal, len(known), "_cal")
-        _check_kind(labels, self.classes_, "y_cal")
+        check_one_kind(labels, self.classes_, "y_cal")
         unknown = ~np.isin(labels, self.classes_)
         if unknown.any():
             raise ValueError(
@@ -340,8 +342,8 @@ def _labels(y: Any, num_rows: int, ending: str = "") -> np.ndarray:
     name = f"y{ending}"
     if y is None:
         raise ValueError(
-            f"ILRClassifier requires y to be passed, but the target y is None. Pass {name}, one label "
-            "for each row of X."
+            f"ILRClassifier requires {name} to be passed, but the target {name} is None. Pass one "
+            f"label for each row of X{ending}."
         )
     labels = _read_labels(y, name)
     if len(labels) != num_rows:
@@ -370,17 +372,8 @@ def _with_classes(labels: np.ndarray, classes: Any) -> np.ndarray:
     further = _read_labels(classes, "classes")
     if not len(further):
         return labels
-    _check_kind(further, labels, "classes")
+    check_one_kind(further, labels, "classes")
     return np.concatenate([labels, further])
-
-
-def _check_kind(labels: np.ndarray, known: np.ndarray, name: str) -> None:
-    """Refuse text beside numbers: NumPy would turn the numbers into text."""
-    if (labels.dtype.kind in "OSUT") != (known.dtype.kind in "OSUT"):
-        raise ValueError(
-            f"{name} has labels of dtype {labels.dtype}, such as {labels[0]!r}, but the others are of "
-            f"dtype {known.dtype}, such as {known[0]!r}. Pass labels of one kind."
-        )
 
 
 def _with_advice(error: Exception, name: str) -> Exception:
@@ -393,7 +386,10 @@ def _with_advice(error: Exception, name: str) -> Exception:
         advice = fill if name.startswith("X") else "Drop the rows without a label."
         message = f"Input {name} contains NaN. {advice}"
     elif "could not convert string" in message:
-        message = f"{name}: {message}. Name such columns, categories=[...], or use 'from_dtype'."
+        message = (
+            f"{name}: {message}. Name such columns in categories=[...], or use "
+            "categories='from_dtype'."
+        )
     if not re.search(rf"\b({name}|categories)\b", message):
         message = f"{name} cannot be read: {message}"
     return TypeError(message) if isinstance(error, TypeError) else ValueError(message)

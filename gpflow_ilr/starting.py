@@ -53,15 +53,14 @@ def starting_kernel(
         )
     code = code if isinstance(code, LabelCode) else ILRCode(code)
     amplitude = float(tf.reduce_mean(tf.square(code.targets)))
-    with np.errstate(over="ignore"):  # what overflows is refused below
-        spread = np.std(X, axis=0) if ard else np.ones(X.shape[1])
+    spread = np.std(X, axis=0) if ard else np.ones(X.shape[1])
     spread = np.where(spread > 0.0, spread, 1.0)  # a constant column has no scale of its own
     sample = X[evenly_spaced(len(X), _MEDIAN_ROWS)] / spread
     median = float(np.median(pdist(sample))) if len(sample) > 1 else 0.0
     lengthscale = median if median > 0.0 else 1.0
-    lengthscales = lengthscale * spread if ard else lengthscale
-    _check_distances(lengthscales)
-    return kernel_class(variance=amplitude, lengthscales=lengthscales)
+    return kernel_class(
+        variance=amplitude, lengthscales=lengthscale * spread if ard else lengthscale
+    )
 
 
 def kmeans_plusplus(X: InputData, num_inducing: int, seed: int = 0) -> np.ndarray:
@@ -77,17 +76,16 @@ def kmeans_plusplus(X: InputData, num_inducing: int, seed: int = 0) -> np.ndarra
     check_seed(seed)
     rng = np.random.default_rng(seed)
     chosen = [int(rng.integers(len(X)))]
-    distance = _squared_distances(X, chosen[0])
+    distance = np.sum(np.square(X - X[chosen[0]]), axis=1)
     while len(chosen) < num_inducing:
         total = np.sum(distance)
-        _check_distances(total)
         if total == 0.0:
             raise ValueError(
                 f"num_inducing is {num_inducing}, but X has only {len(chosen)} distinct rows. "
                 f"Use num_inducing={len(chosen)}."
             )
         chosen.append(int(rng.choice(len(X), p=distance / total)))
-        distance = np.minimum(distance, _squared_distances(X, chosen[-1]))
+        distance = np.minimum(distance, np.sum(np.square(X - X[chosen[-1]]), axis=1))
     return X[chosen]
 
 
@@ -123,17 +121,3 @@ def greedy_variance(X: InputData, num_inducing: int, kernel: Kernel) -> np.ndarr
         variance[row] = 0.0
         chosen.append(row)
     return X[chosen]
-
-
-def _squared_distances(X: np.ndarray, row: int) -> np.ndarray:
-    with np.errstate(over="ignore"):  # refused where they are used
-        return np.sum(np.square(X - X[row]), axis=1)
-
-
-def _check_distances(distances: np.ndarray | float) -> None:
-    """Refuse rows whose distances are no numbers."""
-    if not np.all(np.isfinite(distances)):
-        raise ValueError(
-            "X has rows so far apart that their distances overflow. Scale its columns, for example to "
-            "mean 0 and standard deviation 1."
-        )

@@ -106,7 +106,7 @@ def with_earlier_layers(
     :param layers: names or numbers of layers; all with weights but the last of them if None.
     :param share: spread of all averages together, as a share of that of the features.
     :raises TypeError: if the network is no model of tf_keras.
-    :raises ValueError: if it does not end with features, has no such layers, or the share is no number
-        above 0.
+    :raises ValueError: if it does not end with features, ends with a softmax, has no such layers, or
+        the share is no number above 0.
     """
     return join_earlier_layers(network, X, layers, share, tf_keras)

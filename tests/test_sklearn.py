@@ -274,12 +274,16 @@ def _small() -> ILRClassifier:
         ({"y": NUMBERS[:-1]}, r"X has 9 rows and y has 8\. Pass as many"),
         ({"y": None}, "requires y to be passed"),
         ({"X": ROWS[:, 0]}, "^X cannot be read: Expected 2D"),
+        (
+            {"X": [["a", "b"]] * 9},
+            r"^X: could .*in categories=\[...\], or use categories=",
+        ),
         ({"classes": ["new"]}, "^classes has labels of dtype <U3"),
         ({"classes": [np.nan]}, "^Input classes contains NaN"),
         ({"classes": 3}, "^classes cannot be read"),
         ({"sample_weight": "w"}, "^sample_weight must hold real numbers"),
         ({"sample_weight": ["w"] * 9}, "^sample_weight must hold real numbers"),
-        ({"X": np.full([9, 2], 1e159)}, "^X must be finite.*Its square overflows"),
+        ({"X": np.full([9, 2], 1e159)}, "^X must be within .*overflow float64"),
     ],
 )
 def test_later_rows_that_cannot_be_read_are_refused_by_name(
@@ -295,7 +299,8 @@ def test_later_rows_that_cannot_be_read_are_refused_by_name(
 def test_rows_of_calibration_are_refused_by_their_own_names(small: ILRClassifier) -> None:
     for X_cal, y_cal, message in (
         (ROWS[:, 0], NUMBERS, "^X_cal cannot be read: Expected 2D"),
-        (ROWS * 1e159, NUMBERS, "^X_cal must be finite"),
+        (ROWS * 1e159, NUMBERS, "^X_cal must be within"),
+        (ROWS, None, r"requires y_cal to be passed.* for each row of X_cal\."),
         (ROWS, NUMBERS[:3], "X_cal has 9 rows and y_cal has 3"),
         (ROWS, NUMBERS.astype(str), "^y_cal has labels of dtype <U"),
     ):

@@ -95,5 +95,5 @@ def test_rows_whose_distances_overflow_are_refused(X: np.ndarray) -> None:
         lambda X: starting_kernel(X, 3, ard=True),
         lambda X: kmeans_plusplus(X, 3),
     ):
-        with pytest.raises(ValueError, match=r"^X has rows so far apart .*Scale its columns"):
+        with pytest.raises(ValueError, match=r"^X must be within .*Rescale such columns"):
             start(1e160 * X)

@@ -212,11 +212,18 @@ def contestants(
         found = closed_forms(network, train, val, steps, num_tries)
         return {name: (predict, seconds + more) for name, (predict, more) in found.items()}
 
-    runs = (softmaxes, ensembles, dropouts, sngps, laplaces, gp_layers, heads)
+    runs = {
+        "softmax": softmaxes,
+        "ensemble": ensembles,
+        "dropout": dropouts,
+        "sngp": sngps,
+        "laplace": laplaces,
+        "layers": gp_layers,
+        "heads": heads,
+    }
     found: dict[str, tuple[Predict, float]] = {}
-    for kind, run in zip(KINDS, runs, strict=True):
-        if kind in kinds:
-            found |= run()
+    for kind in kinds:
+        found |= runs[kind]()
     return found
 
 

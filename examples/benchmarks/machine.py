@@ -3,6 +3,7 @@
 import os
 import platform
 import subprocess
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 __all__ = ["cores", "machine", "now"]
 
-PACKAGES = [
+PACKAGES = (
     "gpflow_ilr",
     "gpflow",
     "tensorflow",
@@ -24,7 +25,7 @@ PACKAGES = [
     "lightgbm",
     "catboost",
     "faiss-cpu",
-]
+)
 
 
 def cores() -> int:
@@ -34,10 +35,13 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def machine() -> dict[str, Any]:
-    """Processor, cores, load, versions and commit, for the record."""
+def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
+    """Processor, cores, load, versions and commit, for the record.
+
+    :param packages: those whose versions matter.
+    """
     versions = {"python": platform.python_version()}
-    for package in PACKAGES:
+    for package in packages:
         try:
             versions[package] = metadata.version(package)
         except metadata.PackageNotFoundError:

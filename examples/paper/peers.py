@@ -6,12 +6,12 @@ Those whose package is missing are left out, with a word.
 """
 
 import importlib.util
-import os
 import warnings
 from typing import Any
 
 import numpy as np
 from problem import Fitted, Problem
+from results import circumstances
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -73,7 +73,10 @@ def lightgbm(problem: Problem) -> Fitted:
 
     (X, y), validation = _early_stopped(problem)
     model = LGBMClassifier(
-        n_estimators=_rounds(problem), verbose=-1, random_state=problem.seed, n_jobs=_cores()
+        n_estimators=_rounds(problem),
+        verbose=-1,
+        random_state=problem.seed,
+        n_jobs=circumstances()["cores"],
     )
     stop = early_stopping(PATIENCE, verbose=False)
     with warnings.catch_warnings():
@@ -93,7 +96,7 @@ def catboost(problem: Problem) -> Fitted:
         _rounds(problem),
         early_stopping_rounds=PATIENCE,
         random_seed=problem.seed,
-        thread_count=_cores(),
+        thread_count=circumstances()["cores"],
         verbose=False,
         allow_writing_files=False,
     )
@@ -102,10 +105,6 @@ def catboost(problem: Problem) -> Fitted:
         lambda X: _all_columns(model.predict_proba(X), model.classes_.ravel(), problem.num_classes),
         {"rounds": int(model.tree_count_)},
     )
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else -1
 
 
 def support_vectors(problem: Problem) -> Fitted:

@@ -7,13 +7,15 @@ before the next one is written; finished runs are skipped.
 
 import json
 import os
-import platform
-import subprocess
-from datetime import datetime, timezone
+import sys
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+# Last on the path: modules here win over those of the same name there.
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+
+from machine import machine, now
 
 try:
     import fcntl
@@ -85,39 +87,5 @@ class Results:
 @cache
 def circumstances() -> dict[str, Any]:
     """Versions and processor: what a figure depends on."""
-    versions = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return {
-        "processor": _processor(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
-        "versions": versions,
-        "commit": _commit(),
-    }
-
-
-def _commit() -> str | None:
-    """The commit of the code that runs, where it is a checkout."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
-
-
-def _processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    found = machine(PACKAGES)
+    return {name: found[name] for name in ("processor", "cores", "versions", "commit")}

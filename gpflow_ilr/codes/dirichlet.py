@@ -63,6 +63,7 @@ class DirichletCode(LabelCode):
     @property
     def is_quieter_for_own_class(self) -> bool:
         """Whether V[k, p] is the same for all outputs p, but less for that of class k itself."""
+        # gpflow.utilities.freeze makes a constant of the noise, which has no such flag.
         return self.noise != "per_output" and not getattr(self.base_noise, "trainable", False)
 
     @property

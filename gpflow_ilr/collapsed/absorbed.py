@@ -178,8 +178,9 @@ class Absorbed:
 
     @classmethod
     def _from_arrays(cls, arrays: dict[str, np.ndarray]) -> tuple[Absorbed, Mark]:
-        if str(arrays["format"]) != _FORMAT:
-            raise ValueError(f"its format is {arrays['format']}")
+        found = str(arrays.get("format", "another"))
+        if found != _FORMAT:
+            raise ValueError(f"its format is {found}")
         sample, model, sums = (_numbered(arrays, name) for name in ("sample", "model", "sum"))
         width = len(GroupStatistics._fields)
         statistics = [

@@ -221,8 +221,8 @@ class ClosedFormLogic:
         """Go on with the exact likelihood, for classes that overlap; kept if held-out NLL says so.
 
         Natural gradients of the ELBO on the features, which are kept in memory, from the closed form on
-        (:func:`gpflow_ilr.training.polish`). The scale of the latents is chosen last. It is kept if
-        the held-out NLL falls by more than the standard error of that.
+        (:func:`gpflow_ilr.training.polish`). With ``validation`` the scale of the latents is chosen
+        last. It is kept if the held-out NLL falls by more than the standard error of that.
 
         :param dataset: training rows (X, y), or (X, y, weights).
         :param validation: rows that neither the network nor the head has seen. Without them a tenth of

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_ilr.heads.features import FeatureReader, model_inputs
+from gpflow_ilr.heads.features import FeatureReader, model_inputs, refuse_softmax
 from gpflow_ilr.inputs.counts import number_or_nan
 
 __all__ = ["join_earlier_layers"]
@@ -34,8 +34,8 @@ def join_earlier_layers(
     :param share: spread of all averages together, as a share of that of the features.
     :param keras: the network's Keras.
     :raises TypeError: if the network is no model of that kind.
-    :raises ValueError: if it does not end with features, has no such layers, or the share is no number
-        above 0.
+    :raises ValueError: if it does not end with features, ends with a softmax, has no such layers, or
+        the share is no number above 0.
     """
     if len(getattr(network, "outputs", None) or ()) != 1 or not getattr(network, "layers", None):
         raise TypeError(
@@ -43,6 +43,7 @@ def join_earlier_layers(
             f"but is {network!r}. Pass one that ends with features, such as "
             "feature_network(classifier)."
         )
+    refuse_softmax(network, keras)  # which is not the last layer of what is returned
     (features,) = network.outputs
     if len(features.shape) != 2:
         raise ValueError(
@@ -55,8 +56,9 @@ def join_earlier_layers(
             "that say less."
         )
     parts = [features, *(_averages(x, keras) for x in _outputs(network, layers))]
-    inputs, beside = model_inputs(network), keras.layers.Concatenate
-    values = FeatureReader(keras.Model(inputs, beside()(parts)), keras).all_features(X)
+    inputs = model_inputs(network)
+    unscaled = keras.Model(inputs, keras.layers.Concatenate()(parts))
+    values = FeatureReader(unscaled, keras).all_features(X)
     ends = np.cumsum([part.shape[-1] for part in parts])
     spread, *spreads = np.split(np.std(values, axis=0, dtype=np.float64), ends[:-1])
     unit = share * np.linalg.norm(spread) / np.sqrt(ends[-1] - ends[0])
@@ -64,7 +66,7 @@ def join_earlier_layers(
         keras.layers.Rescaling(_scales(unit, s).tolist(), dtype=part.dtype)(part)
         for s, part in zip(spreads, parts[1:], strict=True)
     ]
-    return keras.Model(inputs, beside()([features, *scaled]))
+    return keras.Model(inputs, keras.layers.Concatenate()([features, *scaled]))
 
 
 def _outputs(network: Any, layers: Sequence[int | str] | None) -> list[Any]:
@@ -101,6 +103,6 @@ def _averages(output: Any, keras: Any) -> Any:
 
 
 def _scales(unit: float, spread: np.ndarray) -> np.ndarray:
-    """What makes the spread of each column one unit; columns that never vary are left as they are."""
+    """What makes the spread of each column one unit; of one that hardly varies, less."""
     usual = float(np.sqrt(np.mean(np.square(spread)))) or 1.0
     return unit / np.maximum(spread, _LEAST_SPREAD * usual)

@@ -16,7 +16,7 @@ from gpflow_ilr.inputs.counts import evenly_spaced
 from gpflow_ilr.inputs.shards import batches_of
 from gpflow_ilr.inputs.weights import as_weights
 
-__all__ = ["FeatureReader", "before_layer", "has_weights", "model_inputs"]
+__all__ = ["FeatureReader", "before_layer", "has_weights", "model_inputs", "refuse_softmax"]
 
 _BATCH_ROWS = 256
 _WANTED = (
@@ -52,7 +52,7 @@ class FeatureReader:
         self.network = network
         self._forward: Callable[[Any], Any] = network
         if self.is_keras:
-            _refuse_softmax(network, keras)
+            refuse_softmax(network, keras)
             # Compiled once; and in evaluation mode, or dropout would disturb the features.
             self._forward = tf.function(
                 lambda batch: network(batch, training=False), reduce_retracing=True
@@ -225,8 +225,13 @@ def model_inputs(network: Any) -> Any:
     return network.inputs[0] if len(network.inputs) == 1 else network.inputs
 
 
-def _refuse_softmax(network: Any, keras: Any) -> None:
-    """Probabilities are no features: what is before them has far more to say."""
+def refuse_softmax(network: Any, keras: Any) -> None:
+    """Probabilities are no features: what is before them has far more to say.
+
+    :param network: a Keras model or layer.
+    :param keras: the network's Keras.
+    :raises ValueError: if the last layer of the network is a softmax.
+    """
     last = (getattr(network, "layers", None) or [network])[-1]
     activation = getattr(last, "activation", None)
     if isinstance(last, keras.layers.Softmax) or activation is keras.activations.softmax:

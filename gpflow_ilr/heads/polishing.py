@@ -11,7 +11,7 @@ w ≤ 1 rows, w Σ_n E_q[log π_y] − KL(q ‖ p), with w chosen by rows that t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,9 @@ class HeadPolish(Polish):
     :param kept: whether the gain is larger than that; if not, the head stays in closed form.
     """
 
-    row_weight: float = 1.0
-    gain_error: float = 0.0
-    kept: bool = False
+    row_weight: float
+    gain_error: float
+    kept: bool
 
     def __str__(self) -> str:
         gain = f"{self.nll_before - self.nll_after:.4f} ± {self.gain_error:.4f}"
@@ -78,7 +78,7 @@ def polish_features(
     :param seed: of minibatches, and of the rows that are held out.
     :param options: other arguments of :func:`gpflow_ilr.training.polish`, for each of the weights.
     """
-    weights, seed = _checked(row_weights), check_seed(seed)
+    weights, seed = _row_weights(row_weights), check_seed(seed)
     calibrated, training = held_out is not None, tuple(rows.tensors)
     if held_out is None:
         training, other = hold_out_some(training, seed)
@@ -92,12 +92,12 @@ def polish_features(
         if calibrated and done.best_step:
             _rescale(svgp, held_out)
         gain, error = _mean_and_error(before - judge.row_nll(), judge.weights)
-        after = done.nll_before - gain
-        found = asdict(done) | {"nll_after": after, "row_weight": weight, "gain_error": error}
-        tries.append((svgp, HeadPolish(**found, kept=gain > error)))
-    seconds = sum(done.seconds for _, done in tries)
-    best, done = min(tries, key=lambda found: found[1].nll_after)
-    return best if done.kept else None, HeadPolish(**(asdict(done) | {"seconds": seconds}))
+        found = vars(done) | {"nll_after": done.nll_before - gain}
+        result = HeadPolish(**found, row_weight=weight, gain_error=error, kept=gain > error)
+        tries.append((svgp, result))
+    best, result = min(tries, key=lambda found: found[1].nll_after)
+    result = replace(result, seconds=sum(each.seconds for _, each in tries))
+    return best if result.kept else None, result
 
 
 def polished_snapshot(svgp: ILRSVGP) -> Snapshot:
@@ -110,16 +110,15 @@ def polished_snapshot(svgp: ILRSVGP) -> Snapshot:
     return taken._replace(scale=tf.convert_to_tensor(taken.mixing)[0, 0], mixing=None)
 
 
-def _checked(row_weights: float | Sequence[float]) -> tuple[float, ...]:
-    given = (
-        tuple(row_weights) if isinstance(row_weights, (Sequence, np.ndarray)) else (row_weights,)
-    )
-    if not given or not all(0.0 < number_or_nan(weight) <= 1.0 for weight in given):
+def _row_weights(given: float | Sequence[float]) -> tuple[float, ...]:
+    """One weight, or several, as they are tried."""
+    weights = tuple(given) if isinstance(given, (Sequence, np.ndarray)) else (given,)
+    if not weights or not all(0.0 < number_or_nan(weight) <= 1.0 for weight in weights):
         raise ValueError(
-            "row_weights must be a number above 0 and at most 1, or several, but it is "
-            f"{row_weights!r}. Pass 1.0 where the network has not seen the rows."
+            f"row_weights must be a number above 0 and at most 1, or several, but it is {given!r}. "
+            "Pass 1.0 where the network has not seen the rows."
         )
-    return tuple(float(weight) for weight in given)
+    return tuple(float(weight) for weight in weights)
 
 
 def _in_code_units(model: ILRSGPR, num_data: int, nodes: NodeRule | None) -> ILRSVGP:

@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from gpflow_ilr.inputs.counts import number_or_nan
 from gpflow_ilr.inputs.paths import path_to_write, unfinished_file
 
-__all__ = ["NO_CHECKPOINT", "read_arrays", "refused", "write_arrays"]
+__all__ = ["NO_CHECKPOINT", "check_checkpoint", "read_arrays", "refused", "write_arrays"]
 
 NO_CHECKPOINT = (
     ValueError,
@@ -32,6 +33,22 @@ NO_CHECKPOINT = (
     zlib.error,
 )
 """What is raised where the content is that of another file, or damaged."""
+
+
+def check_checkpoint(checkpoint: Any, checkpoint_every: Any) -> Path | None:
+    """Where checkpoints are to be written, known before the first of them; None for nowhere.
+
+    :param checkpoint: a path in a folder that exists, or None.
+    :param checkpoint_every: seconds between two of them; zero is after every step.
+    :raises TypeError: if the one is no path.
+    :raises ValueError: if the other is negative or no number.
+    :raises FileNotFoundError: if there is no such folder.
+    """
+    if not number_or_nan(checkpoint_every) >= 0.0:
+        raise ValueError(
+            f"checkpoint_every must be seconds, not negative, but is {checkpoint_every!r}. Try 10."
+        )
+    return None if checkpoint is None else path_to_write(checkpoint, "checkpoint")
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:

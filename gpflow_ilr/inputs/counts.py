@@ -6,7 +6,6 @@ import numpy as np
 
 __all__ = [
     "check_count",
-    "check_pause",
     "check_row_numbers",
     "check_seed",
     "evenly_spaced",
@@ -54,18 +53,6 @@ def number_or_nan(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         return np.nan
-
-
-def check_pause(checkpoint_every: float) -> None:
-    """Refuse what is no time between two checkpoints; zero is after every step.
-
-    :param checkpoint_every: in seconds.
-    :raises ValueError: if it is negative or no number.
-    """
-    if not number_or_nan(checkpoint_every) >= 0.0:
-        raise ValueError(
-            f"checkpoint_every must be seconds, not negative, but is {checkpoint_every!r}. Try 10."
-        )
 
 
 def check_row_numbers(name: str, rows: Any, num_rows: int) -> np.ndarray:

@@ -22,6 +22,7 @@ from gpflow_ilr.simplex import check_num_classes
 __all__ = [
     "as_labels",
     "check_num_classes",
+    "check_one_kind",
     "membership",
     "label_rows",
     "check_simplex_rows",
@@ -147,6 +148,21 @@ def label_tensor(y: Any) -> tf.Tensor:
             f"Labels must be one for each row of X, but y is {y!r}. Pass a list or array."
         )
     return Y[:, None] if Y.shape.rank == 1 else Y
+
+
+def check_one_kind(labels: np.ndarray, known: np.ndarray, name: str) -> None:
+    """Refuse text beside numbers: NumPy would turn the numbers into text.
+
+    :param labels: of classes by any name, [n].
+    :param known: those that they will stand beside.
+    :param name: what the argument is called, for the error.
+    :raises ValueError: if one of them is text and the other is not.
+    """
+    if (labels.dtype.kind in "OSUT") != (known.dtype.kind in "OSUT"):
+        raise ValueError(
+            f"{name} has labels of dtype {labels.dtype}, such as {labels[0]!r}, but the others are of "
+            f"dtype {known.dtype}, such as {known[0]!r}. Pass labels of one kind."
+        )
 
 
 def check_simplex_rows(rows: np.ndarray, name: str) -> None:

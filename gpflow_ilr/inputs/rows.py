@@ -30,7 +30,7 @@ LabelledData = tuple[TensorType, ...]
 
 _MISSING = ("NoneType", "NAType", "NaTType")  # of Python and pandas
 _REPAIR = "Impute or drop such rows."
-_ROOM = 1e-2  # for the squares of ten thousand such columns
+_ROOM = 1e-4  # sums of 10⁷ squared differences stay finite
 
 
 @tf.autograph.experimental.do_not_convert  # which takes a second, for the same graph
@@ -320,17 +320,19 @@ def _is_real_type(entry: type) -> bool:
 
 
 def _finite(given: np.ndarray, name: str, columns: list[Any] | None) -> np.ndarray:
-    """The values in the default float, refused unless all are finite, and their squares too."""
+    """The values in the default float, refused unless all are finite, and sums of their squares."""
     with np.errstate(over="ignore"):  # what overflows is refused below
         values: np.ndarray = given.astype(default_float(), copy=False)
     largest = _ROOM * np.sqrt(np.finfo(values.dtype).max)
     if not values.size or -largest <= values.min() <= values.max() <= largest:  # of NaN it is false
         return values
     index = first(~(np.abs(values) <= largest))
-    overflow = f"Its square overflows {values.dtype.name}: rescale such columns."
-    fix = overflow if np.isfinite(given[index]) else _REPAIR
+    place, value = _place(index, columns), given[index]
+    if not np.isfinite(value):
+        raise ValueError(f"{name} must be finite, but {place} is {value}. {_REPAIR}")
     raise ValueError(
-        f"{name} must be finite, but {_place(index, columns)} is {given[index]}. {fix}"
+        f"{name} must be within ±{largest:.1e}, or sums of squares overflow {values.dtype.name}, but "
+        f"{place} is {value}. Rescale such columns."
     )
 
 

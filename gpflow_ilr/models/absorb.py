@@ -23,8 +23,8 @@ from gpflow_ilr.collapsed.absorbed import Absorbed, Mark, RowSample
 from gpflow_ilr.collapsed.kept import NUM_PROBES, Elsewhere
 from gpflow_ilr.collapsed.span import CollapsedSpan
 from gpflow_ilr.collapsed.statistics import GroupStatistics, RowGroups, Rows, chunk_of_sums
-from gpflow_ilr.inputs.counts import check_count, check_pause
-from gpflow_ilr.inputs.paths import path_to_write
+from gpflow_ilr.inputs.archives import check_checkpoint
+from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.rows import LabelledRows, check_data
 from gpflow_ilr.inputs.shards import Parse, row_batches
 
@@ -85,13 +85,11 @@ def absorb(
     size = check_count("sample_size", sample_size)
     length = _batch_size(self.num_columns) if batch_size is None else batch_size
     length = check_count("batch_size", length)
+    checkpoint = check_checkpoint(checkpoint, checkpoint_every)
     soft_classes = self.code.num_classes if self.has_soft_labels else None
     read = row_batches(dataset, length, self.num_columns, soft_classes, parse)
     own_rows = self.labelled_rows.part(0, len(self.labelled_rows) if include_own_rows else 0)
     own = f"True ({_digest(own_rows)[:8]})" if include_own_rows else "False"
-    check_pause(checkpoint_every)
-    if checkpoint is not None:  # known now, not after the first minute
-        checkpoint = path_to_write(checkpoint, "checkpoint")
     settings = f"batch_size={length}, sample_size={size}, include_own_rows={own}"
     if checkpoint is None or not os.path.exists(checkpoint):
         state, batches = _beginning(self, include_own_rows), read(0)

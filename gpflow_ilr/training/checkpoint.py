@@ -59,7 +59,7 @@ class Checkpoint:
             return False
         try:
             found = read_arrays(self._path)
-            if str(found.pop("format")) != _FORMAT:
+            if str(found.pop("format", None)) != _FORMAT:
                 raise ValueError("its format is another")
             found.pop("criterion")
         except NO_CHECKPOINT as error:

@@ -12,9 +12,9 @@ import numpy as np
 import tensorflow as tf
 from gpflow.models import GPModel
 
-from gpflow_ilr.inputs.counts import check_pause, check_seed
+from gpflow_ilr.inputs.archives import check_checkpoint
+from gpflow_ilr.inputs.counts import check_seed
 from gpflow_ilr.inputs.model_parts import check_function, check_model
-from gpflow_ilr.inputs.paths import path_to_write
 from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.training.checkpoint import Checkpoint
 from gpflow_ilr.training.held_out import HeldOut
@@ -103,13 +103,11 @@ def fit(
     """
     check_model(model)
     check_limits(max_iterations, check_every, patience, max_seconds)
-    check_pause(checkpoint_every)
+    checkpoint = check_checkpoint(checkpoint, checkpoint_every)
     check_lengths(natural_step, learning_rate)
     check_seed(seed)
     check_function("callback", callback, "a function of step and loss")
     check_function("monitor", monitor, "a gpflow.monitor.Monitor")
-    if checkpoint is not None:
-        checkpoint = path_to_write(checkpoint, "checkpoint")
     loss = training_loss(model, data, batch_size, seed, compile)
     method = chosen_method(method, model, loss.has_minibatches)
     q = (model.q_mu, model.q_sqrt) if method == "natural" else None

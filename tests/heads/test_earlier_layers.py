@@ -95,6 +95,8 @@ def test_what_is_no_network_or_no_layer_is_refused(stack: Stack) -> None:
     join = stack.door.with_earlier_layers
     with pytest.raises(TypeError, match=r"network must be a Sequential .* feature_network"):
         join(lambda x: x, IMAGES)
+    with pytest.raises(ValueError, match=r"is a softmax\. Pass feature_network"):
+        join(stack.classifier(), IMAGES)
     images = stack.keras.Model(network.inputs, network.get_layer("convolution").output)
     with pytest.raises(ValueError, match=r"ends with shape \(None, 2, 2, 5\). Pass the part"):
         join(images, IMAGES)

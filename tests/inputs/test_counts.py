@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from gpflow_ilr.inputs.counts import (
     check_count,
-    check_pause,
     check_row_numbers,
     check_seed,
     evenly_spaced,
@@ -116,10 +115,3 @@ def test_what_is_no_number_fails_every_comparison(value: Any) -> None:
     number = number_or_nan(value)
     assert not number > 0.0
     assert not number <= 0.0
-
-
-@pytest.mark.parametrize("value", [-1e-9, np.nan, "10", None])
-def test_a_pause_is_seconds_that_are_not_negative(value: Any) -> None:
-    check_pause(0.0)
-    with pytest.raises(ValueError, match=r"checkpoint_every .*Try 10"):
-        check_pause(value)

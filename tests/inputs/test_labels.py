@@ -17,7 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpflow_ilr as gi
-from gpflow_ilr.inputs.labels import as_labels, check_simplex_rows, label_rows, membership
+from gpflow_ilr.inputs.labels import (
+    as_labels,
+    check_one_kind,
+    check_simplex_rows,
+    label_rows,
+    membership,
+)
 
 INTEGERS = [np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
 FLOATS = [np.dtype(name) for name in ("float16", "float32", "float64", "longdouble")]
@@ -328,6 +334,26 @@ def test_a_variable_of_labels_is_checked_in_a_graph() -> None:
     Y.assign([[0.0], [2.0]])
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"Labels must be integers 0\.\.1"):
         rows()
+
+
+# --- labels by any name ---------------------------------------------------------------------------
+
+
+def test_text_stands_beside_text_and_numbers_beside_numbers() -> None:
+    numbers, text = np.array([3, 1]), np.array(["u", "v"])
+    for one, other in (
+        (numbers, numbers > 1),
+        (numbers, numbers * 0.5),
+        (text, text.astype(object)),
+    ):
+        check_one_kind(one, other, "y")
+    sentence = (
+        "classes has labels of dtype <U1, such as 'u', but the others are of dtype int64, such as 3"
+    )
+    with pytest.raises(ValueError, match=re.escape(sentence.replace("3", repr(numbers[0])))):
+        check_one_kind(text, numbers, "classes")
+    with pytest.raises(ValueError, match=r"^y has labels of dtype int64, .*one kind\.$"):
+        check_one_kind(numbers, text.astype(object), "y")
 
 
 # --- what a graph says ----------------------------------------------------------------------------

@@ -140,6 +140,9 @@ def test_files_that_are_cut_short_or_foreign_are_refused_and_change_nothing(path
     np.save(path.with_suffix(".npy"), np.ones(3))
     with pytest.raises(ValueError, match=r"checkpoint=.*was not written by fit.*begin anew"):
         fit(model, checkpoint=path.with_suffix(".npy"))
+    np.savez(path.with_suffix(".npz"), X=np.ones(3))
+    with pytest.raises(ValueError, match=r"was not written by fit \(its format is another\)"):
+        fit(model, checkpoint=path.with_suffix(".npz"))
     with pytest.raises(ValueError, match=r"checkpoint=.*was not written by fit.*begin anew"):
         fit(model, checkpoint=path.parent)
     assert_same(values(model), before)

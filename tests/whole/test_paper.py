@@ -374,7 +374,7 @@ def test_the_readme_quotes_the_page() -> None:
     readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
     quoting = next(part for part in readme.split("\n\n") if "paper/RESULTS.md" in part)
     quoted = re.findall(r"(?:\.\d+ / )+\.\d+", " ".join(quoting.split()))
-    assert len(quoted) >= 6
+    assert len(quoted) >= 4
     assert all(triple in page.read_text(encoding="utf-8") for triple in quoted)
 
 
