@@ -342,7 +342,7 @@ def _by_rows(
     :param minibatch: rows of unknown number, and those whose intermediate results are kept, are one
         chunk: in training they are those of a minibatch, and the gradient of a loop takes several
         times as long to trace.
-    :param others: what else belongs to the rows, [..., Q] each.
+    :param others: what else belongs to the rows, [..., Q] each; nothing for a minibatch.
     """
     Fmu = tf.convert_to_tensor(Fmu)
     Fvar = tf.convert_to_tensor(Fvar, Fmu.dtype)
@@ -365,7 +365,8 @@ def _by_rows(
     num_rows = tensors[0].shape[0]
     few = num_rows is not None and num_rows * row_elements <= KEPT_ELEMENTS
     if minibatch and (few or num_rows is None):
-        result = chunk(*tensors[:2], C, *tensors[2:])
+        mean, var = tensors
+        result = chunk(mean, var, C)
     else:
         recomputed = chunk if few or per_row else tf.recompute_grad(chunk)
 

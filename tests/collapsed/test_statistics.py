@@ -359,6 +359,24 @@ def test_no_tensor_has_a_column_for_every_row(num_groups: int) -> None:
     assert grows_with_rows(loop, N)
 
 
+def test_rows_of_one_chunk_need_no_loop() -> None:
+    p = problem()
+
+    def loops(chunk: int) -> int:
+        return sum("While" in op for op, _ in graph_nodes(lambda: p.statistics(chunk)))
+
+    assert loops(N) < loops(N - 1)
+
+
+def test_groups_that_fit_the_cache_are_one_chunk_each() -> None:
+    kernel = Recording()
+    p = problem(kernel, K)
+    p = p._replace(labels=K - 1 - p.labels)  # none of the second class, most of the last
+    p.statistics(None)
+    counts = np.bincount(p.labels)
+    assert [rows for rows in kernel.rows if rows > 0] == [M, *counts[counts > 0]]
+
+
 def test_chunks_fit_the_cache_and_are_not_tiny() -> None:
     assert default_chunk(200, 10**6) * 200 * 8 <= 8 * 2**20
     assert default_chunk(200, 10**6) > default_chunk(400, 10**6)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from gpflow_ilr.expectations import (
     expected_log_softmax,
     expected_softmax,
     logits_at_nodes,
+    predictive_log_density,
     softmax_variance,
 )
 from tests.expectations.gumbel_oracle import expectations as oracle
@@ -168,7 +170,54 @@ def test_chunks_of_rows_change_neither_values_nor_gradients(
         np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-13)
 
 
-@pytest.mark.parametrize("rule", [Sobol(num_nodes=16), Sobol(num_nodes=4), GaussHermite(5)])
+@dataclass
+class Noting(NodeRule):
+    """Sixteen draws; notes the coordinates it is asked for: some at first, to count the nodes."""
+
+    per_row: bool  # type: ignore[misc]
+    asked: list[int] = field(default_factory=list)
+
+    def __call__(self, dimension: int | tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
+        self.asked.append(int(dimension))
+        return MonteCarlo(16)(dimension, dtype)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "kept", "chunk", "sizes"),
+    [
+        (expected_softmax, 23, 8.5, [8, 8, 7]),
+        (expected_softmax, 0, 0.1, [1] * 23),
+        (expected_log_softmax, 23, 20, [23]),  # a minibatch, which is kept
+        (expected_log_softmax, 22.99, 20, [20, 3]),
+    ],
+)
+def test_rows_are_worked_off_in_chunks_of_so_many_elements(
+    expectation: Expectation, kept: float, chunk: float, sizes: list[int], rng: np.random.Generator,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(module, "KEPT_ELEMENTS", int(kept * 16 * 4))
+    monkeypatch.setattr(module, "CHUNK_ELEMENTS", int(chunk * 16 * 4))
+    rule = Noting(per_row=True)
+    expectation(*problem(rng, 4, 23), rule)
+    assert rule.asked == [1, *(3 * size for size in sizes)]
+
+
+@pytest.mark.parametrize("kept", [23 * 16 * 4, 23 * 16 * 4 - 1])
+@pytest.mark.parametrize("rule", [Noting(per_row=False), Noting(per_row=True)])
+def test_gradients_compute_again_what_is_not_kept_but_never_draw_again(
+    rule: Noting, kept: int, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_ELEMENTS", kept)
+    m, v, C = (tf.constant(x) for x in problem(rng, 4, 23))
+    with tf.GradientTape() as tape:
+        tape.watch(m)
+        value = expected_softmax(m, v, C, rule)
+    before = len(rule.asked)
+    tape.gradient(value, m)
+    assert (len(rule.asked) > before) == (kept < 23 * 16 * 4 and not rule.per_row)
+
+
+@pytest.mark.parametrize("rule", [Sobol(16), Sobol(4), GaussHermite(5), GaussHermite(1)])
 def test_gradients_are_those_of_the_value(rule: NodeRule, rng: np.random.Generator) -> None:
     arguments = problem(rng, 4, 3)
     for expectation in ALL:
@@ -227,10 +276,43 @@ def test_the_number_of_rows_may_be_unknown_when_tracing(
     m, v, C = problem(rng, 4, 7)
     spec = tf.TensorSpec([None, 3], tf.float64)
     traced = tf.function(lambda m, v: expectation(m, v, C, Sobol()), input_signature=[spec, spec])
-    for rows in (0, 1, 7):
-        np.testing.assert_allclose(
-            traced(m[:rows], v[:rows]), expectation(m[:rows], v[:rows], C, Sobol()), rtol=1e-12
-        )
+    for means, variances in ((0, 0), (1, 1), (7, 7), (1, 7), (7, 1)):  # one broadcasts
+        rows = m[:means], v[:variances]
+        np.testing.assert_allclose(traced(*rows), expectation(*rows, C, Sobol()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_rows_of_unknown_number_are_one_chunk_in_training(K: int, rng: np.random.Generator) -> None:
+    C, spec = problem(rng, K)[2], tf.TensorSpec([None, K - 1], tf.float64)
+    for expectation in ALL:
+        traced = tf.function(lambda m, v, f=expectation: f(m, v, C, Sobol()))
+        operations = traced.get_concrete_function(spec, spec).graph.get_operations()
+        loops = any("While" in operation.type for operation in operations)
+        assert loops == (expectation is not expected_log_softmax)
+
+
+@pytest.mark.parametrize("options", [{}, {"one_hot": True}])
+@pytest.mark.parametrize("K", [2, 3, 10])
+def test_log_densities_of_labels_are_logarithms_of_their_probabilities(
+    K: int, options: dict[str, bool], rng: np.random.Generator
+) -> None:
+    m, v, C = problem(rng, K, 2, 3)
+    labels = np.eye(K)[rng.integers(0, K, (2, 3))] if options else rng.dirichlet(np.ones(K), (2, 3))
+    for rows in (labels, labels[0, 0]):
+        found = predictive_log_density(m, v, C, Sobol(), rows, **options)
+        expected = np.sum(rows * np.log(expected_softmax(m, v, C, Sobol())), axis=-1)
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    found = predictive_log_density(1e4 * m, 0 * v, C, Sobol(), labels, **options)  # underflow
+    expected = np.sum(labels * log_softmax(1e4 * m @ C.T, axis=-1), axis=-1)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-6)
+
+
+def test_two_classes_ask_no_rule(rng: np.random.Generator) -> None:
+    rule, arguments = Noting(per_row=True), problem(rng, 2, 3)
+    for expectation in ALL:
+        expectation(*arguments, rule)
+    predictive_log_density(*arguments, rule, np.eye(2)[[0, 1, 1]])
+    assert not rule.asked
 
 
 def test_monte_carlo_is_fresh_for_every_row_and_call(rng: np.random.Generator) -> None:

@@ -71,6 +71,16 @@ def test_left_out_terms_are_those_of_dense_algebra(
     np.testing.assert_allclose(alpha, (C @ B)[wanted], atol=1e-11)
 
 
+@pytest.mark.parametrize(("count", "spared"), [(7, "_invert"), (8, "_inverse_diagonal_at")])
+def test_the_inverse_is_computed_for_a_third_of_the_rows_or_more(
+    count: int, spared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(module, spared)
+    diagonal, _ = left_out_terms(SquaredExponential(), *tensors(), tf.range(count))
+    C = np.linalg.inv(dense(SquaredExponential()))
+    np.testing.assert_allclose(diagonal, np.diag(C)[:count], rtol=1e-11)
+
+
 def gradients(function: Callable[..., Any], kernel: Kernel, *arguments: Any) -> list[tf.Tensor]:
     """Of a weighted sum of all results, with respect to the arguments and the kernel."""
     inputs = tensors()

@@ -13,6 +13,7 @@ from gpflow.inducing_variables import (
 )
 from gpflow.kernels import Matern32, SeparateIndependent
 
+from gpflow_ilr.calibration.criterion import Marginals, label_nll
 from tests.models.oracles import (
     COLLAPSED,
     XNEW,
@@ -159,6 +160,33 @@ def test_more_inducing_inputs_than_rows_and_duplicates_of_both_survive(name, noi
     np.testing.assert_allclose(model.predict_loo()[0], exact.predict_loo()[0], atol=5e-2)
     for gradient in gradients(model.training_loss, model.trainable_variables):
         assert np.all(np.isfinite(gradient))
+
+
+def test_leave_one_out_density_has_its_gradient_where_eigenvalues_coincide():
+    # Those of a triangle's covariance do, and those of G, whose eigenvectors then have no gradient.
+    triangle = np.array([[1.0, 0.0], [-0.5, 0.75**0.5], [-0.5, -(0.75**0.5)]])
+    model = build(
+        "ILRSGPR",
+        data=(triangle, [0, 1, 2]),
+        k=gpflow.kernels.SquaredExponential(),
+        inducing_variable=1.5 * triangle,
+    )
+    Z, step = model.inducing_variable.Z, 1e-4 * np.arange(6.0).reshape(3, 2)
+    (slope,) = gradients(model.loo_log_density, [Z.unconstrained_variable])
+    values = []
+    for shifted in (Z + step, Z - step):
+        Z.assign(shifted)
+        values.append(model.loo_log_density())
+    np.testing.assert_allclose(np.sum(slope * step), (values[0] - values[1]) / 2, rtol=1e-6)
+
+
+def test_leave_one_out_density_is_that_of_all_outputs_with_kernels_of_their_own():
+    kernels = [Matern32(variance=0.3 + p, lengthscales=1.0 + p) for p in range(K - 1)]
+    options = {"k": SeparateIndependent(kernels), "inducing_variable": separate_sets(K - 1)}
+    model = build("ILRSGPR", "per_output", **options)
+    held_out = Marginals(*model.leave_one_out(), model.labels)
+    nll = label_nll(held_out, model.code.link, model.code.scale)
+    np.testing.assert_allclose(model.loo_log_density(), -np.sum(nll), rtol=1e-12)
 
 
 def test_jitter_is_relative_to_the_kernels_variance():
