@@ -32,8 +32,8 @@ WHOSE = {"ours": "our protocol", "paper": "the paper's protocol"}
 PICTURES = ("visual-abstract", "likelihood-figure", "decision-boundaries")
 
 
-def write_report(folder: Path, path: Path) -> None:
-    """Write tables and figures into the folder, and the page.
+def write_report(folder: Path, path: Path) -> bool:
+    """Write tables and figures into the folder, and the page; whether there was anything to write.
 
     :param folder: with lines of results.
     :param path: of the page.
@@ -44,7 +44,7 @@ def write_report(folder: Path, path: Path) -> None:
     drawn = [name for name in PICTURES if (folder / "figures" / f"{name}.png").exists()]
     if not (lines or drawn):
         print(f"There are no results in {folder}: run an experiment with --out {folder} first.")
-        return
+        return False
     parts = [_preface(lines, folder)]
     for protocol in WHOSE:
         uci = {name: [r for r in lines.get(name, ()) if r["protocol"] == protocol] for name in UCI}
@@ -72,6 +72,7 @@ def write_report(folder: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page.replace("FIGURES", Path(links).as_posix()), encoding="utf-8")
     print(f"wrote {path}")
+    return True
 
 
 def _of_full_runs(lines: Lines) -> Lines:

@@ -4,7 +4,7 @@ import functools
 import time
 from typing import Any
 
-from data import DataMissingError, available, load, split
+from data import DataMissingError, available, load, others, split
 from models import PROTOCOLS, contestants
 from problem import Problem
 from published import published
@@ -18,7 +18,7 @@ SETS = {
     "uci-exact": ("wine", "glass", "thyroid"),
     "uci-sparse": ("eeg", "htru2", "magic", "miniboo", "letter", "drive", "mocap"),
 }
-"""The paper's sets."""
+"""The paper's sets; others in ``--data-dir`` join them by their size."""
 QUICK_SETS = {"uci-exact": ("wine",), "uci-sparse": ("digits",)}
 KEY = ("protocol", "data", "model", "seed", "quick")
 MOST_EXACT_ROWS = 5000
@@ -67,7 +67,7 @@ def _names(experiment: str, options: Options) -> list[str]:
     found = available(SETS[experiment], options.data_dir)
     for name in sorted(set(SETS[experiment]) - set(found)):
         print(f"{name} is left out: there is no {name}.npz in {options.data_dir}.")
-    return found
+    return found + others(options.data_dir, small=experiment == "uci-exact")
 
 
 def _measured(experiment: str, options: Options, run: dict[str, Any]) -> dict[str, Any]:
