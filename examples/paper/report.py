@@ -13,6 +13,7 @@ import figures
 import numpy as np
 from differences import differences
 from models import PROTOCOLS
+from peers import PEERS
 from published import METRICS, best_ilr, published
 from results import Results
 from tables import Summary, markdown, short, summaries, uci_table, write_csv
@@ -162,8 +163,12 @@ def _unfinished(rows: dict[str, list[Summary]], protocol: str) -> str:
     most = max(row["seeds"] for of_one in rows.values() for row in of_one)
     for experiment, of_one in rows.items():
         seeds = {(row["data"], row["model"]): row["seeds"] for row in of_one}
+        # Peers know no protocol: they are in our tables.
+        wanted = [
+            m for m in PROTOCOLS[protocol][experiment] if protocol == "ours" or m not in PEERS
+        ]
         for name in dict.fromkeys([*SETS[experiment], *(row["data"] for row in of_one)]):
-            done = {model: seeds.get((name, model), 0) for model in PROTOCOLS[protocol][experiment]}
+            done = {model: seeds.get((name, model), 0) for model in wanted}
             if not any(done.values()):
                 said.append(f"{name}: nothing")
             elif min(done.values()) < most:
@@ -202,9 +207,11 @@ def _verdicts(rows: Sequence[Summary], names: Sequence[str]) -> str:
     header += ["better than the paper?", "best of all others, NLL", "all seeds"]
     remark = (
         "*Our best* is the model with the best NLL of test rows, as the paper's best is, metric "
-        "by metric; ILR-auto is one call, which chose by labels of training rows."
+        "by metric"
     )
-    return f"{markdown(header, cells)}\n\n{remark}"
+    if any(row["model"] == "ILR-auto" for row in rows):
+        remark += "; ILR-auto is one call, which chose by labels of training rows"
+    return f"{markdown(header, cells)}\n\n{remark}."
 
 
 def _verdict(best: Summary, paper: dict[str, list[float]]) -> str:

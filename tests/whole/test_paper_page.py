@@ -38,6 +38,26 @@ def test_models_that_are_worse_than_printed_are_said(paper: Import) -> None:
     assert worse(lines[5:]) == ""
 
 
+@pytest.mark.parametrize("protocol", ["ours", "paper"])
+def test_what_has_not_run_is_said_and_peers_are_asked_for_once(
+    protocol: str, paper: Import
+) -> None:
+    done = {
+        "uci-exact": [
+            {"data": name, "model": model, "seeds": 5 - (name == "glass")}
+            for name in ("wine", "glass", "thyroid")
+            for model in ("E-ILR", "GPD", "LSM", "BSM")
+        ],
+        "uci-sparse": [],
+    }
+    said = paper("report")._unfinished(done, protocol)
+    assert "(runs of 5)" in said
+    assert "glass: " in said
+    assert "GPD 4" in said
+    assert "eeg: nothing" in said
+    assert ("wine: " in said) == ("CatBoost 0" in said) == (protocol == "ours")
+
+
 def test_the_readme_quotes_the_page() -> None:
     page = FOLDER / "RESULTS.md"
     if not page.exists():
