@@ -33,9 +33,16 @@ def run(experiment: str, options: Options) -> bool:
     :param options: what the command line says.
     """
     table = contestants(experiment, options.protocol, options.models)
-    sets = _names(experiment, options)
-    for name in sets:
-        X, _ = load(name, options.data_dir, options.out / "data")
+    sets = []
+    for name in _names(experiment, options):
+        try:
+            X, _ = load(name, options.data_dir, options.out / "data")
+        except DataMissingError as error:
+            if options.datasets is not None:
+                raise
+            print(f"{name} is left out: {error}", flush=True)
+            continue
+        sets.append(name)
         if experiment == "uci-exact" and len(X) > MOST_EXACT_ROWS:
             raise DataMissingError(
                 f"{name} has {len(X)} rows, too many for the models of uci-exact. Use uci-sparse."

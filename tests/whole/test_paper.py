@@ -118,13 +118,32 @@ def test_every_set_in_the_folder_runs_unless_some_are_named(
     assert uci._names("uci-sparse", named) == ["many"]
 
 
-def test_wrong_names_and_missing_files_are_said(
-    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_network(*_: object, **__: object) -> None:
+@pytest.fixture(name="_no_network")
+def _network_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("no route to host")
 
-    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+
+
+@pytest.mark.usefixtures("_no_network")
+def test_without_folder_and_network_wine_runs_and_the_others_are_left_out_with_a_word(
+    paper: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    uci, runner = paper("uci"), paper("runner")
+    ran: list[dict] = []
+    monkeypatch.setattr(uci, "complete", lambda _, runs, *__, **___: ran.extend(runs) or True)
+    rest = {"models": ["E-ILR"], "seeds": 2, "protocol": "ours", "quick": False}
+    assert uci.run("uci-exact", runner.Options(data_dir=None, datasets=None, out=tmp_path, **rest))
+    assert [(run["data"], run["seed"]) for run in ran] == [("wine", 0), ("wine", 1)]
+    printed = capsys.readouterr().out
+    for name in ("glass", "thyroid"):
+        assert f"{name} is left out: {name} could not be downloaded" in printed
+        assert f"put {name}.npz" in printed
+
+
+@pytest.mark.usefixtures("_no_network")
+def test_wrong_names_and_missing_files_are_said(run: Callable, tmp_path: Path) -> None:
     out = ("--quick", "--out", tmp_path / "out")
     code, _, error = run("uci-exact", "--datasets", "no_such_set", *out)
     assert code == 2
