@@ -61,7 +61,8 @@ print(near["epistemic"].mean(), far["epistemic"].mean())
 # that trained the network say less than they seem to, so it tries what each should count for
 # (`row_weights`), and keeps the best only if the NLL of the validation rows gains more than its
 # standard error: print what it returns. `network` may be any function from a batch to features;
-# without one, rows are features. `kernel="Linear"` is a Bayesian last layer.
+# without one, rows are features; one with several inputs is given them as a dictionary or tuple.
+# `kernel="Linear"` is a Bayesian last layer.
 
 # A network maps some inputs that are like nothing it knows among the features of its training rows:
 # shuffled images, for example. `with_earlier_layers` puts averages of its earlier layers beside the

@@ -55,6 +55,12 @@ def experiments() -> dict[str, Callable[[Any], bool]]:
     return by_name
 
 
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a number of at least 1, but is {text!r}")
+    return int(text)
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python examples/paper",
@@ -65,9 +71,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "experiment", choices=["list", "report", *DESCRIPTIONS], metavar="EXPERIMENT"
     )
     parser.add_argument("--data-dir", type=Path, help="folder with <name>.npz, arrays X and y")
-    parser.add_argument("--datasets", nargs="+", metavar="NAME", help="default: the paper's")
+    parser.add_argument(
+        "--datasets", nargs="+", metavar="NAME", help="default: the paper's, and all in --data-dir"
+    )
     parser.add_argument("--models", nargs="+", metavar="NAME", help="default: all")
-    parser.add_argument("--seeds", type=int, default=5, help="number of splits (5)")
+    parser.add_argument("--seeds", type=_at_least_one, default=5, help="number of splits (5)")
     parser.add_argument("--protocol", choices=["ours", "paper"], default="ours")
     parser.add_argument("--quick", action="store_true", help="tiny, only to see that it runs")
     parser.add_argument("--out", type=Path, default=Path("outputs") / "paper", help="folder")
@@ -84,18 +92,19 @@ def main(arguments: list[str]) -> int:
     from data import DataMissingError
     from models import UnknownModelError
     from report import write_report
+    from results import BrokenResultsError
     from runner import Options
 
     worked = True
-    if options.experiment != "report":
-        known = {name: getattr(options, name) for name in Options.__dataclass_fields__}
-        try:
+    try:
+        if options.experiment != "report":
+            known = {name: getattr(options, name) for name in Options.__dataclass_fields__}
             worked = experiments()[options.experiment](Options(**known))
-        except (DataMissingError, UnknownModelError) as error:
-            print(error, file=sys.stderr)
-            return 2
-    write_report(options.out, options.to or options.out / "RESULTS.md")
-    return 0 if worked else 1
+        written = write_report(options.out, options.to or options.out / "RESULTS.md")
+    except (BrokenResultsError, DataMissingError, UnknownModelError) as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0 if worked and written else 1
 
 
 if __name__ == "__main__":

@@ -99,10 +99,16 @@ def sets_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     :param path: of the file.
     """
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    figure, axes = plt.subplots(
-        1, len(sets), figsize=(3.2 * len(sets), 4.6), layout="constrained", squeeze=False
+    columns = min(4, len(sets))
+    rows_of_axes = -(-len(sets) // columns)
+    size = (4.0 * columns, 4.2 * rows_of_axes)
+    figure, grid = plt.subplots(
+        rows_of_axes, columns, figsize=size, layout="constrained", squeeze=False
     )
-    for ax, name in zip(axes[0], sets, strict=True):
+    for ax in grid.flat[len(sets) :]:
+        ax.axis("off")
+    handles: list[Any] = []
+    for ax, name in zip(grid.flat, sets, strict=False):
         of_set = sorted((r for r in rows if r["data"] == name), key=lambda row: -row["NLL"])
         colours = ["tab:blue" if "ILR" in row["model"] else "0.6" for row in of_set]
         ax.barh(
@@ -114,10 +120,10 @@ def sets_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
         )
         paper = best_ilr(name)
         if paper is not None:
-            ax.axvline(
-                paper["NLL"][0], color="tab:red", ls="--", lw=1.2, label="the paper's best ILR"
-            )
-            ax.legend(fontsize=7, loc="lower right")
+            label = "the paper's best ILR model"
+            handles = [ax.axvline(paper["NLL"][0], color="tab:red", ls="--", lw=1.2, label=label)]
         ax.set(title=name, xlabel="NLL of test rows")
         ax.tick_params(axis="y", labelsize=8)
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center")
     return save(figure, path)

@@ -13,6 +13,7 @@ import figures
 import numpy as np
 from differences import differences
 from models import PROTOCOLS
+from peers import PEERS
 from published import METRICS, best_ilr, published
 from results import Results
 from tables import Summary, markdown, short, summaries, uci_table, write_csv
@@ -32,8 +33,8 @@ WHOSE = {"ours": "our protocol", "paper": "the paper's protocol"}
 PICTURES = ("visual-abstract", "likelihood-figure", "decision-boundaries")
 
 
-def write_report(folder: Path, path: Path) -> None:
-    """Write tables and figures into the folder, and the page.
+def write_report(folder: Path, path: Path) -> bool:
+    """Write tables and figures into the folder, and the page; whether there was anything to write.
 
     :param folder: with lines of results.
     :param path: of the page.
@@ -44,7 +45,7 @@ def write_report(folder: Path, path: Path) -> None:
     drawn = [name for name in PICTURES if (folder / "figures" / f"{name}.png").exists()]
     if not (lines or drawn):
         print(f"There are no results in {folder}: run an experiment with --out {folder} first.")
-        return
+        return False
     parts = [_preface(lines, folder)]
     for protocol in WHOSE:
         uci = {name: [r for r in lines.get(name, ()) if r["protocol"] == protocol] for name in UCI}
@@ -72,6 +73,7 @@ def write_report(folder: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page.replace("FIGURES", Path(links).as_posix()), encoding="utf-8")
     print(f"wrote {path}")
+    return True
 
 
 def _of_full_runs(lines: Lines) -> Lines:
@@ -161,8 +163,12 @@ def _unfinished(rows: dict[str, list[Summary]], protocol: str) -> str:
     most = max(row["seeds"] for of_one in rows.values() for row in of_one)
     for experiment, of_one in rows.items():
         seeds = {(row["data"], row["model"]): row["seeds"] for row in of_one}
+        # Peers know no protocol: they are in our tables.
+        wanted = [
+            m for m in PROTOCOLS[protocol][experiment] if protocol == "ours" or m not in PEERS
+        ]
         for name in dict.fromkeys([*SETS[experiment], *(row["data"] for row in of_one)]):
-            done = {model: seeds.get((name, model), 0) for model in PROTOCOLS[protocol][experiment]}
+            done = {model: seeds.get((name, model), 0) for model in wanted}
             if not any(done.values()):
                 said.append(f"{name}: nothing")
             elif min(done.values()) < most:
@@ -201,9 +207,11 @@ def _verdicts(rows: Sequence[Summary], names: Sequence[str]) -> str:
     header += ["better than the paper?", "best of all others, NLL", "all seeds"]
     remark = (
         "*Our best* is the model with the best NLL of test rows, as the paper's best is, metric "
-        "by metric; ILR-auto is one call, which chose by labels of training rows."
+        "by metric"
     )
-    return f"{markdown(header, cells)}\n\n{remark}"
+    if any(row["model"] == "ILR-auto" for row in rows):
+        remark += "; ILR-auto is one call, which chose by labels of training rows"
+    return f"{markdown(header, cells)}\n\n{remark}."
 
 
 def _verdict(best: Summary, paper: dict[str, list[float]]) -> str:

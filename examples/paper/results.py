@@ -22,9 +22,13 @@ try:
 except ImportError:  # Windows, where one process at a time must do
     fcntl = None
 
-__all__ = ["Results", "circumstances", "now"]
+__all__ = ["BrokenResultsError", "Results", "circumstances", "now"]
 
 PACKAGES = ("gpflow_ilr", "gpflow", "tensorflow", "numpy", "scikit-learn", "lightgbm", "catboost")
+
+
+class BrokenResultsError(ValueError):
+    """A file of results cannot be read, and a sentence says what to do."""
 
 
 class Results:
@@ -44,7 +48,7 @@ class Results:
     def refresh(self) -> None:
         """Read what is there now, whoever has written it.
 
-        :raises ValueError: if another line than the last is broken.
+        :raises BrokenResultsError: if another line than the last is broken.
         """
         whole = self.path.read_bytes() if self.path.exists() else b""
         self.lines = []
@@ -52,7 +56,7 @@ class Results:
             try:
                 self.lines.append(json.loads(line))
             except ValueError as error:  # of JSON, or of its characters
-                raise ValueError(
+                raise BrokenResultsError(
                     f"Line {i + 1} of {self.path} is no JSON ({error}). Only the last can be cut short "
                     "by a kill: mend or remove it."
                 ) from error

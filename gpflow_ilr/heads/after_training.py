@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gpflow_ilr.calibration.criterion import Marginals, MeanNLL
-from gpflow_ilr.calibration.search import choose_sharpness
+from gpflow_ilr.calibration.search import choose_sharpness, sharpness_at_limit
 from gpflow_ilr.heads.collapsing import absorb_features, calibrate_on
 from gpflow_ilr.heads.features import FeatureReader
 from gpflow_ilr.heads.fixed_posterior import snapshot
@@ -35,18 +35,26 @@ class ScaleChoice:
     :param nll_before: NLL of the rows at the old scale, in nats per row.
     :param nll_after: NLL of the rows at the new one.
     :param num_rows: number of rows whose weight is not zero.
+    :param scale_at_limit: the scale is at the end of its range: the NLL would fall further.
     """
 
     scale: float
     nll_before: float
     nll_after: float
     num_rows: int
+    scale_at_limit: bool = False
 
     def __str__(self) -> str:
-        return (
+        said = (
             f"Scale {self.scale:.4g}: NLL {self.nll_before:.4f} → {self.nll_after:.4f}, of "
             f"{self.num_rows} rows."
         )
+        if self.scale_at_limit:
+            said += (
+                f"\nThe scale {self.scale:.4g} is at the end of its range: the labels of these rows "
+                "are separable, or pure noise, and do not determine it. Calibrate with more of them."
+            )
+        return said
 
 
 def calibrate(self: HeadLogic, dataset: Any, network: Any = None) -> ScaleChoice:
@@ -74,7 +82,9 @@ def calibrate(self: HeadLogic, dataset: Any, network: Any = None) -> ScaleChoice
         if smallest < before:
             scale.assign(chosen)
             after = smallest
-        return ScaleChoice(float(scale.numpy()), before, after, len(checked))
+        now = float(scale.numpy())
+        at_limit = smallest <= after and sharpness_at_limit(chosen, self.num_classes)
+        return ScaleChoice(now, before, after, len(checked), at_limit)
 
 
 def collapse(

@@ -77,7 +77,8 @@ class ClosedFormLogic:
         network_with_head = head.attach()
 
     Datasets are arrays (X, y), or (X, y, weights), or a ``tf.data.Dataset`` of batches of them, with
-    what the network takes for X. A row of weight w counts as w rows. Of a ``tf.data.Dataset`` kernel
+    what the network takes for X: for a network with several inputs, a dictionary or tuple of arrays. A
+    row of weight w counts as w rows. Of a ``tf.data.Dataset`` kernel
     and inducing inputs see the first rows: shuffle it.
 
     :param num_classes: number of classes K.

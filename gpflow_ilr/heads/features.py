@@ -33,7 +33,8 @@ Batch = tuple[np.ndarray, ...]
 class FeatureReader:
     """Reads features, labels and weights of a dataset.
 
-    A dataset is arrays (X, y), or (X, y, weights), or a ``tf.data.Dataset`` of batches of them.
+    A dataset is arrays (X, y), or (X, y, weights), or a ``tf.data.Dataset`` of batches of them. X of a
+    network with several inputs is a dictionary or tuple of arrays.
 
     :param network: a Keras model (or layer) that ends with features [n, D]; any other function of a
         batch; or None, where datasets have features already.
@@ -78,10 +79,10 @@ class FeatureReader:
     def all_features(self, X: Any) -> np.ndarray:
         """Features [N, D] of any number of inputs, computed in batches.
 
-        :param X: an array of what the network takes.
+        :param X: an array of what the network takes, or a dictionary or tuple of them.
         """
-        starts = range(0, max(len(X), 1), _BATCH_ROWS)
-        return np.concatenate([self.features(X[i : i + _BATCH_ROWS]) for i in starts])
+        starts = range(0, max(_num_rows(X), 1), _BATCH_ROWS)
+        return np.concatenate([self.features(_some(X, slice(i, i + _BATCH_ROWS))) for i in starts])
 
     def batches(self, dataset: Any) -> Iterator[Batch]:
         """Features, labels and weights of each batch.
@@ -127,10 +128,10 @@ class FeatureReader:
                 raise ValueError(_NO_ROWS)
             return first, len(first[0]) < size
         X, *others = _arrays(dataset)
-        counting = _positive(others[1]) if len(others) > 1 else np.arange(len(X))
+        counting = _positive(others[1]) if len(others) > 1 else np.arange(len(others[0]))
         some = counting[evenly_spaced(len(counting), size)]
-        if len(some) < len(X):
-            X, others = np.asarray(X)[some], [array[some] for array in others]
+        if len(some) < len(others[0]):
+            X, others = _some(X, some), [array[some] for array in others]
         return self.rows((X, *others)), len(some) == len(counting)
 
     def _pieces(self, dataset: Any) -> Iterator[tuple[Any, ...]]:
@@ -143,8 +144,8 @@ class FeatureReader:
             yield from dataset
             return
         arrays = _arrays(dataset)
-        for start in range(0, len(arrays[0]), _BATCH_ROWS):
-            yield tuple(array[start : start + _BATCH_ROWS] for array in arrays)
+        for start in range(0, len(arrays[1]), _BATCH_ROWS):
+            yield tuple(_some(array, slice(start, start + _BATCH_ROWS)) for array in arrays)
 
 
 def has_weights(dataset: Any) -> bool:
@@ -164,13 +165,39 @@ def _arrays(dataset: Any) -> tuple[Any, ...]:
     if len(dataset) not in (2, 3):
         raise ValueError(f"{_WANTED}, but has {len(dataset)} parts.")
     X, y = dataset[0], np.asarray(dataset[1])
-    if len(X) != len(y):
+    num_rows = _num_rows(X)
+    if num_rows != len(y):
+        several = isinstance(X, list) and num_rows > 0 and np.ndim(X[0]) > 1
         raise ValueError(
-            f"Every row of X needs one label, but X has {len(X)} rows and y has {len(y)}."
+            f"Every row of X needs one label, but X has {num_rows} rows and y has {len(y)}."
+            + (" Pass the inputs of a network that has several as a tuple." if several else "")
         )
     if len(dataset) == 2 or dataset[2] is None:
         return X, y
-    return X, y, as_weights(dataset[2], len(X)).numpy()
+    return X, y, as_weights(dataset[2], num_rows).numpy()
+
+
+def _num_rows(X: Any) -> int:
+    """Rows of an array, or of a dictionary or tuple of arrays, the inputs of one network.
+
+    :raises ValueError: if these differ.
+    """
+    if not isinstance(X, (dict, tuple)):
+        return len(X)
+    counts = {len(array) for array in tf.nest.flatten(X)}
+    if len(counts) != 1:
+        raise ValueError(
+            "X has several inputs, which need as many rows each, at least one input, but they have "
+            f"{sorted(counts)} rows."
+        )
+    return counts.pop()
+
+
+def _some(X: Any, rows: Any) -> Any:
+    """Some rows of what :func:`_num_rows` counts: a slice, or their numbers [n]."""
+    if isinstance(X, (dict, tuple)):
+        return tf.nest.map_structure(lambda array: _some(array, rows), X)
+    return X[rows] if isinstance(rows, slice) else np.asarray(X)[rows]
 
 
 def _that_count(batch: Batch) -> Batch:

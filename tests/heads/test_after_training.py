@@ -46,6 +46,21 @@ def test_scale_is_the_best_for_the_validation_rows(stack: Stack, objective: str)
     assert "NLL" in str(found)
 
 
+def test_a_scale_that_the_rows_do_not_determine_is_said(stack: Stack) -> None:
+    network, head = stack.model().layers
+    p = np.asarray(stack.keras.Sequential([network, head])(X_VAL))
+    drawn = np.sum(RNG.random((60, 1)) > np.cumsum(p, axis=1), axis=1)
+    sure = np.argmax(p, axis=1)  # of which the head is right about all
+    found = head.calibrate((X_VAL, sure), network)
+    assert found.nll_after < found.nll_before
+    assert found.scale_at_limit
+    assert "separable" in str(found)
+    assert head.calibrate((X_VAL, sure), network).scale_at_limit  # and again, at the scale found
+    found = head.calibrate((X_VAL, np.minimum(drawn, K - 1)), network)
+    assert not found.scale_at_limit
+    assert "separable" not in str(found)
+
+
 def test_calibration_does_not_change_the_training_loss(stack: Stack) -> None:
     model = stack.model()
     head = model.layers[-1]

@@ -295,6 +295,29 @@ def test_a_subclassed_network_is_attached_too(stack: Stack) -> None:
     np.testing.assert_allclose(attached, head.predict(IMAGES), atol=1e-6)
 
 
+@pytest.mark.parametrize("given", ["dictionary", "tuple"])
+def test_a_network_with_several_inputs_takes_them_as_keras_does(stack: Stack, given: str) -> None:
+    layers = stack.keras.layers
+    inputs = [layers.Input((4,), name="second"), layers.Input((3,), name="first")]
+    features = layers.Dense(D)(layers.Concatenate()(inputs))
+    other = np.random.default_rng(3).normal(size=(N, 3))
+    named = {"second": X, "first": other}  # another order than that of their names
+    if given == "dictionary":
+        network = stack.keras.Model({i.name.split(":")[0]: i for i in inputs}, features)
+    else:
+        network = stack.keras.Model(inputs, features)
+    rows = named if given == "dictionary" else (X, other)
+    kernel, bias = network.layers[-1].get_weights()
+    head = stack.closed_form(network=network, sample_size=10)
+    head.fit((rows, Y), validation=(rows, Y))
+    F = np.hstack([X, other]) @ kernel + bias
+    expected = refitted(head, F, Y).predict_y(F)[0]
+    np.testing.assert_allclose(head.predict(rows), expected, atol=1e-4)  # features in float32
+    for_keras = named if given == "dictionary" else [X, other]
+    attached = head.attach().predict(for_keras, verbose=0)
+    np.testing.assert_allclose(attached, head.predict(rows), atol=1e-6)
+
+
 @pytest.mark.parametrize("many", [300, pytest.param(2000, marks=pytest.mark.slow)])
 def test_many_classes_need_one_root(many: int) -> None:
     y = np.arange(2 * many) % many

@@ -123,6 +123,16 @@ def test_a_network_without_rows_of_features_is_refused(stack: Stack) -> None:
         FeatureReader(None, stack.keras).features(IMAGES)
 
 
+def test_inputs_that_do_not_belong_together_are_refused(stack: Stack) -> None:
+    reader = FeatureReader(lambda batch: batch["a"] + batch["b"], stack.keras)
+    F = np.ones((N, D))
+    assert reader.rows(({"a": F, "b": F}, Y))[0].shape == (N, D)
+    with pytest.raises(ValueError, match=r"as many rows each, .* but they have \[23, 24\] rows"):
+        reader.rows(({"a": F, "b": F[1:]}, Y))
+    with pytest.raises(ValueError, match=r"X has 2 rows and y has 24\. Pass the inputs .* a tuple"):
+        reader.rows(([F, F], Y))
+
+
 def test_a_dataset_without_labels_is_refused(stack: Stack) -> None:
     reader = FeatureReader(None, stack.keras)
     X = np.ones((N, D))

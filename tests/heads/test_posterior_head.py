@@ -66,6 +66,31 @@ def test_saved_loaded_and_exported_models_predict_the_same(stack: Stack, tmp_pat
     np.testing.assert_allclose(served.serve(IMAGES), expected, atol=1e-6)
 
 
+@pytest.mark.slow
+def test_a_polished_head_with_a_new_class_is_saved_and_exported(
+    stack: Stack, tmp_path: Path
+) -> None:
+    head = stack.closed_form(network=stack.door.feature_network(stack.classifier()))
+    head.fit((IMAGES[:6], Y[:6]), validation=(IMAGES, Y))
+    later = np.r_[Y[:20], np.full(4, K)]
+    head.update(IMAGES[20:], later[20:], num_classes=K + 1)
+    options = {"row_weights": 1.0, "max_steps": 10, "check_every": 5}
+    assert head.polish((IMAGES, later), validation=(IMAGES, later), **options).kept
+    model = head.attach(outputs=("probabilities", "variance"))
+    expected = model.predict(IMAGES, verbose=0)
+    assert expected["probabilities"].shape == (len(IMAGES), K + 1)
+    assert np.ptp(expected["variance"], axis=1).max() > 1e-6  # each latent has its own by then
+    model.save(tmp_path / "model.keras")
+    loaded = stack.keras.models.load_model(tmp_path / "model.keras").predict(IMAGES, verbose=0)
+    options = {"verbose": False} if stack is STACKS["keras"] else {}
+    model.export(str(tmp_path / "served"), **options)
+    module = tf.saved_model.load(str(tmp_path / "served"))
+    served = module.serve(IMAGES)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(loaded[name], values)
+        np.testing.assert_allclose(served[name], values, rtol=1e-5, atol=1e-6)
+
+
 def test_features_of_another_shape_are_refused(stack: Stack) -> None:
     with pytest.raises(ValueError, match=r"PosteriorHead wants features .* Put a Flatten"):
         stack.door.PosteriorHead(K, M)(np.zeros((2, 3, 4)))

@@ -1,7 +1,6 @@
 """Claims about ``examples/paper``: all of it runs, and nothing finished is lost or repeated."""
 
 import io
-import json
 import os
 import re
 import signal
@@ -11,16 +10,13 @@ import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 from gpflow_ilr import metrics
+from tests.whole.paper import FOLDER, Import, importing, lines_of
 
-FOLDER = Path(__file__).parents[2] / "examples" / "paper"
-MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__main__")
 RUN_IN_SECONDS = ("gpd-breakdown", "gpd-error-rate", "likelihood-figure", "toy-lambda")
 RUN_SLOWLY = (
     "visual-abstract",
@@ -33,21 +29,10 @@ RUN_SLOWLY = (
 )
 SETS = ("eeg", "htru2", "magic", "miniboo", "letter", "drive", "mocap", "thyroid", "wine", "glass")
 
-Import = Callable[[str], ModuleType]
-
 
 @pytest.fixture(name="paper")
 def _paper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
-    """A module of the folder, which is on the path as it is when the folder is run."""
-    monkeypatch.syspath_prepend(str(FOLDER))
-
-    def load(name: str) -> ModuleType:
-        return __import__(name)
-
-    yield load
-    for name in MODULES:  # names such as ``data`` are nobody else's business
-        sys.modules.pop(name, None)
-    plt.close("all")
+    yield from importing(monkeypatch)
 
 
 @pytest.fixture(name="run")
@@ -62,10 +47,6 @@ def _run(paper: Import, capsys: pytest.CaptureFixture) -> Callable[..., tuple[in
         return code, printed.out, printed.err
 
     return run
-
-
-def lines_of(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_every_experiment_of_the_list_is_run_by_a_test(run: Callable) -> None:
@@ -117,13 +98,52 @@ def test_a_set_of_any_name_runs_and_has_no_paper_column(run: Callable, tmp_path:
     assert "the paper:" not in page
 
 
-def test_wrong_names_and_missing_files_are_said(
-    run: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_set_in_the_folder_runs_unless_some_are_named(
+    paper: Import, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    def no_network(*_: object, **__: object) -> None:
+    uci, runner = paper("uci"), paper("runner")
+    for name, count in {"few": 60, "many": 3000, "glass": 40}.items():
+        np.savez(tmp_path / f"{name}.npz", X=np.zeros([count, 1]), y=np.arange(count) % 2)
+    np.savez(tmp_path / "images.npz", X_train=np.zeros([3, 1]), y_train=np.arange(3))
+    (tmp_path / "half.npz").write_bytes(b"PK")
+    rest = {"models": None, "seeds": 1, "protocol": "ours", "quick": True, "out": tmp_path / "out"}
+    everything = runner.Options(data_dir=tmp_path, datasets=None, **rest)
+    assert uci._names("uci-exact", everything) == ["wine", "glass", "few"]
+    printed = capsys.readouterr().out
+    assert "images is left out" in printed
+    assert "needs arrays X and y" in printed
+    assert "half is left out" in printed
+    assert uci._names("uci-sparse", everything) == ["many"]
+    named = runner.Options(data_dir=tmp_path, datasets=["many"], **rest)
+    assert uci._names("uci-sparse", named) == ["many"]
+
+
+@pytest.fixture(name="_no_network")
+def _network_is_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError("no route to host")
 
-    monkeypatch.setattr(urllib.request, "urlopen", no_network)
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+
+
+@pytest.mark.usefixtures("_no_network")
+def test_without_folder_and_network_wine_runs_and_the_others_are_left_out_with_a_word(
+    paper: Import, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    uci, runner = paper("uci"), paper("runner")
+    ran: list[dict] = []
+    monkeypatch.setattr(uci, "complete", lambda _, runs, *__, **___: ran.extend(runs) or True)
+    rest = {"models": ["E-ILR"], "seeds": 2, "protocol": "ours", "quick": False}
+    assert uci.run("uci-exact", runner.Options(data_dir=None, datasets=None, out=tmp_path, **rest))
+    assert [(run["data"], run["seed"]) for run in ran] == [("wine", 0), ("wine", 1)]
+    printed = capsys.readouterr().out
+    for name in ("glass", "thyroid"):
+        assert f"{name} is left out: {name} could not be downloaded" in printed
+        assert f"put {name}.npz" in printed
+
+
+@pytest.mark.usefixtures("_no_network")
+def test_wrong_names_and_missing_files_are_said(run: Callable, tmp_path: Path) -> None:
     out = ("--quick", "--out", tmp_path / "out")
     code, _, error = run("uci-exact", "--datasets", "no_such_set", *out)
     assert code == 2
@@ -147,6 +167,23 @@ def test_wrong_names_and_missing_files_are_said(
     assert "needs 0, 1, …, K-1" in error
     with pytest.raises(SystemExit):
         run("no-such-experiment")
+
+
+def test_a_report_of_nothing_or_of_broken_lines_is_no_success(
+    run: Callable, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    code, printed, _ = run("report", "--out", tmp_path / "nowhere")
+    assert code == 1
+    assert "There are no results in" in printed
+    (tmp_path / "uci-exact.jsonl").write_text("{}\nno json\n{}\n")
+    for command in (["report"], ["uci-exact", "--quick"]):
+        code, _, error = run(*command, "--out", tmp_path)
+        assert code == 2
+        assert error.startswith("Line 2 of ")
+    for seeds in ("0", "-1", "many"):
+        with pytest.raises(SystemExit):
+            run("uci-exact", "--seeds", seeds, "--out", tmp_path)
+        assert f"must be a number of at least 1, but is '{seeds}'" in capsys.readouterr().err
 
 
 def test_a_line_that_was_cut_short_is_run_again_and_no_other(paper: Import, tmp_path: Path) -> None:
@@ -356,37 +393,3 @@ def test_gpd_errs_from_noisy_observations_and_ilr_does_not(run: Callable, tmp_pa
     assert 0.0 < mean("GPD", 0.01, "z*") < 0.02
     assert mean("E-ILR", 0.9, "z*") == 0.0
     assert all(row["f*"] == 0.0 for row in found)
-
-
-def test_a_verdict_says_what_is_not_better(paper: Import) -> None:
-    verdict = paper("report")._verdict
-    paper_row = {"ACC": [0.98, 0.1], "NLL": [0.06, 0.1], "ECE": [0.07, 0.03]}
-    ours = {"ACC": 0.98, "NLL": 0.05, "ECE": 0.08, "ECE_sd": 0.04, "seeds": 5}
-    assert verdict(ours, paper_row) == "ACC equal, NLL yes, ECE no, by 0.4 standard errors"
-    ours |= {"ACC": 0.97, "NLL": 0.07, "ECE": 0.07}
-    assert verdict(ours, paper_row) == "ACC no, NLL no, ECE yes"
-
-
-def test_the_readme_quotes_the_page() -> None:
-    page = FOLDER / "RESULTS.md"
-    if not page.exists():
-        pytest.skip("no full run is committed yet")
-    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
-    quoting = next(part for part in readme.split("\n\n") if "paper/RESULTS.md" in part)
-    quoted = re.findall(r"(?:\.\d+ / )+\.\d+", " ".join(quoting.split()))
-    assert len(quoted) >= 4
-    assert all(triple in page.read_text(encoding="utf-8") for triple in quoted)
-
-
-def test_the_committed_page_is_what_its_lines_say(paper: Import, tmp_path: Path) -> None:
-    committed = FOLDER / "results"
-    if not committed.exists():
-        pytest.skip("no full run is committed yet")
-    tables = paper("tables")
-    page = (FOLDER / "RESULTS.md").read_text(encoding="utf-8")
-    for experiment in ("uci-exact", "uci-sparse"):
-        lines = [r for r in lines_of(committed / f"{experiment}.jsonl") if r["protocol"] == "ours"]
-        rows = tables.summaries(lines)
-        for name in {row["data"] for row in rows}:
-            table = tables.uci_table(name, [row for row in rows if row["data"] == name])
-            assert table in page, f"{name}: run `python examples/paper report` again"
