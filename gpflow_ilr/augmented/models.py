@@ -205,6 +205,11 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         """The chains, if they are of the present hyperparameters and data."""
         if self.chains is None:
             raise RuntimeError("There are no posterior samples yet: call model.sample() first.")
+        if not isinstance(self.chains, Chains):
+            raise TypeError(
+                f"chains must be those of an equal model, but is {self.chains!r}. Assign "
+                "other_model.chains, or call model.sample()."
+            )
         modules = (self.kernel, self.mean_function)
         with tf.init_scope():
             values = [v.numpy() for module in modules for v in module.variables]
