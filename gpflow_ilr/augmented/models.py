@@ -167,6 +167,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         check_count("num_burnin", num_burnin, smallest=0)
         check_count("num_chains", num_chains)
         check_count("thinning", thinning)
+        check_float(self)
         K, mean = (x.numpy() for x in self._prior())
         sampler = GibbsSampler(self.likelihood.link, self._labels(), K, mean)
         chains = Chains(sampler, num_chains, thinning, seed)
