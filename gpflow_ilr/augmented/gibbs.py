@@ -50,7 +50,8 @@ __all__ = ["GibbsSampler"]
 
 Array = NDArray[np.float64]
 
-# LSM has no offset, so the rate of λ vanishes where all its latents are far below zero.
+# LSM has no offset, so the rate of λ vanishes where all its latents are far below zero; of the largest
+# weight, so that counts are numbers that NumPy can draw.
 _SMALLEST_RATE = 1e-12
 
 
@@ -123,7 +124,7 @@ class GibbsSampler:
         :param rng: source of randomness.
         """
         r, d = np.array(self.link.weights), self.link.offset
-        rate = np.maximum(d + expit(F) @ r, _SMALLEST_RATE)
+        rate = np.maximum(d + expit(F) @ r, _SMALLEST_RATE * r.max())
         lambda_ = rng.exponential(1.0 / rate)
         # σ(−f), not σ(f): the counts stand for the failures of the logistic factors.
         n = rng.poisson(lambda_[:, None] * r * expit(-F))
@@ -157,8 +158,9 @@ class GibbsSampler:
     def draw_latent(self, j: int, kappa: Array, omega: Array, rng: np.random.Generator) -> Array:
         """Draw f_j ~ N(S_j (κ + K_j⁻¹ μ_j), S_j), S_j = (K_j⁻¹ + diag ω)⁻¹; ω = 0 is allowed.
 
-        With t = f⁰ + K κ, f⁰ from the prior, s = √ω and e standard normal, the draw is
-        t − K s B⁻¹ (s t + e), B = I + diag(s) K diag(s): no inverse of K.
+        With f⁰ from the prior, s = √ω and e standard normal, the draw is
+        f⁰ + K s B⁻¹ (κ/s − s f⁰ − e), B = I + diag(s) K diag(s); where s = 0, κ shifts f⁰ by K κ. No
+        inverse of K; and no K κ of counts of 1e12, whose rounding would move the latents.
 
         :param j: which latent.
         :param kappa: linear coefficients, [N].
@@ -167,12 +169,13 @@ class GibbsSampler:
         """
         mean, K, cholesky = self._prior_of(j)
         noise, e = rng.standard_normal((2, len(mean)))
-        t = mean + cholesky @ noise + K @ kappa
         s = np.sqrt(omega)
+        f = mean + cholesky @ noise + K @ np.where(s > 0, 0.0, kappa)
         B = K * (s[:, None] * s)
         B.flat[:: len(s) + 1] += 1.0
         factor = cho_factor(B, lower=True, overwrite_a=True, check_finite=False)
-        return t - K @ (s * cho_solve(factor, s * t + e, check_finite=False))
+        target = np.divide(kappa, s, out=np.zeros_like(s), where=s > 0)
+        return f + K @ (s * cho_solve(factor, target - s * f - e, check_finite=False))
 
     def shift_together(self, F: Array, rng: np.random.Generator) -> Array:
         """Elliptical slice step of f̄ = Σ_j f_j / L, the differences f_j − f̄ being kept.
@@ -189,12 +192,14 @@ class GibbsSampler:
         threshold = self._log_likelihood(F) - rng.exponential()
         angle = rng.uniform(0.0, 2.0 * np.pi)
         low, high = angle - 2.0 * np.pi, angle
-        while True:
+        # Latents of 1e9 have likelihoods whose rounding is larger than what the slice may lose.
+        while high - low > np.finfo(float).eps:
             proposal = rest + common * np.cos(angle) + partner * np.sin(angle)
             if self._log_likelihood(proposal) > threshold:
                 return proposal
             low, high = (angle, high) if angle < 0 else (low, angle)
             angle = rng.uniform(low, high)
+        return F
 
     def _log_likelihood(self, F: Array) -> float:
         """Log p(y | F) up to a constant, for a link without offset."""

@@ -167,6 +167,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         check_count("num_burnin", num_burnin, smallest=0)
         check_count("num_chains", num_chains)
         check_count("thinning", thinning)
+        check_float(self)
         K, mean = (x.numpy() for x in self._prior())
         sampler = GibbsSampler(self.likelihood.link, self._labels(), K, mean)
         chains = Chains(sampler, num_chains, thinning, seed)
@@ -205,6 +206,11 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         """The chains, if they are of the present hyperparameters and data."""
         if self.chains is None:
             raise RuntimeError("There are no posterior samples yet: call model.sample() first.")
+        if not isinstance(self.chains, Chains):
+            raise TypeError(
+                f"chains must be those of an equal model, but is {self.chains!r}. Assign "
+                "other_model.chains, or call model.sample()."
+            )
         modules = (self.kernel, self.mean_function)
         with tf.init_scope():
             values = [v.numpy() for module in modules for v in module.variables]

@@ -24,6 +24,7 @@ from gpflow_ilr.calibration.search import (
     sharpness_at_limit,
 )
 from gpflow_ilr.codes import ILRCode
+from gpflow_ilr.inputs.model_parts import check_float
 from gpflow_ilr.inputs.rows import LabelledData, LabelledRows, check_data
 
 __all__ = ["Calibratable", "calibrate", "smoothing"]
@@ -105,6 +106,7 @@ def calibrate(
     :raises TypeError: if the model's code has no smoothing.
     :raises ValueError: if something is asked for that the model cannot do.
     """
+    check_float(self)
     code = _ilr_code(self)
     if noise:
         _check_noise_can_be_chosen(self, data)

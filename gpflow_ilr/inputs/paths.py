@@ -30,9 +30,12 @@ def check_path(name: str, path: Any) -> Path:
     :param name: what the argument is called, for the error.
     :param path: text, or an object of ``pathlib``.
     :raises TypeError: if it is something else.
+    :raises ValueError: if it has a character that no path can have.
     """
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(f"{name} must be a path, but is {path!r}. Pass text such as 'folder/name'.")
+    if "\0" in os.fspath(path):
+        raise ValueError(f"{name} is {path!r}, and no path has a null character. Leave it out.")
     return Path(path)
 
 
@@ -43,14 +46,25 @@ def path_to_write(path: Any, name: str = "path") -> Path:
     :param name: what the argument is called, for the error.
     :raises TypeError: if it is something else.
     :raises FileNotFoundError: if there is no such folder.
+    :raises OSError: if there is what must not be replaced: a device, a pipe, a circle of links, or the
+        folder that this process is in.
     """
-    checked = check_path(name, path)
+    checked, said = check_path(name, path), f"{name} is {os.fspath(path)!r}"
     if checked.is_symlink():
         checked = Path(os.path.realpath(checked))
+    if checked.is_symlink():
+        raise OSError(f"{said}, a symbolic link that leads back to itself. Remove it first.")
+    if checked.name in ("", ".."):
+        raise IsADirectoryError(
+            f"{said}, a folder that cannot be replaced from here. Name a file or folder in it."
+        )
     if not checked.parent.is_dir():
         raise FileNotFoundError(
-            f"{name} is {os.fspath(path)!r}, but there is no folder {os.fspath(checked.parent)!r}. "
-            "Make it first."
+            f"{said}, but there is no folder {os.fspath(checked.parent)!r}. Make it first."
+        )
+    if checked.exists() and not (checked.is_file() or checked.is_dir()):
+        raise FileExistsError(
+            f"{said}, a device or a pipe, which would be lost. Name another path."
         )
     return checked
 

@@ -25,6 +25,7 @@ from gpflow_ilr.collapsed.span import CollapsedSpan
 from gpflow_ilr.collapsed.statistics import GroupStatistics, RowGroups, Rows, chunk_of_sums
 from gpflow_ilr.inputs.archives import check_checkpoint
 from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.model_parts import check_float
 from gpflow_ilr.inputs.rows import LabelledRows, check_data
 from gpflow_ilr.inputs.shards import Parse, row_batches
 
@@ -82,6 +83,7 @@ def absorb(
     :raises ValueError: if a row makes no sense, named by its place in the stream; if there is none; or
         if the checkpoint is of another model, of other hyperparameters or of another dataset.
     """
+    check_float(self)
     size = check_count("sample_size", sample_size)
     length = _batch_size(self.num_columns) if batch_size is None else batch_size
     length = check_count("batch_size", length)

@@ -390,4 +390,5 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
 
         :param precompute_cache: ``"tensor"``, ``"variable"`` or ``"nocache"``, as in GPflow.
         """
+        check_float(self)
         return ConjugatePosterior(self, cache_type(precompute_cache))

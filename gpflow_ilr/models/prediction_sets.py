@@ -36,6 +36,7 @@ from gpflow_ilr.calibration.prediction_sets import (
     sets_by_rank,
 )
 from gpflow_ilr.expectations import expected_softmax
+from gpflow_ilr.inputs.model_parts import check_float
 from gpflow_ilr.inputs.rows import LabelledData, as_inputs, check_data
 
 __all__ = ["Method", "PredictsClasses", "predict_set"]
@@ -89,6 +90,7 @@ def predict_set(
         raise RuntimeError("predict_set counts rows in NumPy. Call it outside of tf.function.")
     check_level(level)
     check_score(score, seed)
+    check_float(self)
     method = _check_method(self, method, data)
     scores = _Scores(score, None if seed is None else np.random.default_rng(seed))
     if method == "split":

@@ -19,6 +19,7 @@ from gpflow.base import InputData, OutputData
 
 from gpflow_ilr.expectations import default_rule
 from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.model_parts import check_float
 from gpflow_ilr.inputs.rows import LabelledRows, check_data
 from gpflow_ilr.likelihoods import CodeSoftmax
 
@@ -93,6 +94,7 @@ def remove_class(self: ConjugateClassifier, label: int) -> list[int | None]:
     :returns: for each class the number that it has now, None for the removed one.
     :raises ValueError: if there is no such class, or too little would remain.
     """
+    check_float(self)
     _check_labels(self, [label])
     _check_rows_are_here(self, "remove_class")
     if self.has_soft_labels:
@@ -118,6 +120,7 @@ def merge_classes(self: ConjugateClassifier, labels: Sequence[int]) -> list[int]
     :returns: for each class the number that it has now.
     :raises ValueError: if there is no such class, or only one would remain.
     """
+    check_float(self)
     merged = sorted(set(_check_labels(self, labels)))
     K = self.code.num_classes
     if len(merged) < 2:
@@ -215,6 +218,7 @@ def _remove(model: ConjugateClassifier, gone: np.ndarray) -> None:
 
 def _matching_rows(model: ConjugateClassifier, data: Any, num_classes: int) -> LabelledRows:
     """Rows with labels of the kind that the model has."""
+    check_float(model)
     rows = check_data(data, num_classes, model.num_columns)
     labels = rows.labels
     if model.has_soft_labels and labels.shape.rank == 1:  # one-hot rows among soft ones

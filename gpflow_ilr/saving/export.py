@@ -15,7 +15,7 @@ from gpflow.posteriors import PrecomputeCacheType
 
 from gpflow_ilr.augmented.sampled import SampledPredictions
 from gpflow_ilr.inputs.counts import check_count
-from gpflow_ilr.inputs.model_parts import check_model
+from gpflow_ilr.inputs.model_parts import check_float, check_model
 from gpflow_ilr.inputs.paths import path_to_write, unfinished_folder
 from gpflow_ilr.saving.folders import put_in_place
 
@@ -45,6 +45,7 @@ def export_saved_model(
     :raises RuntimeError: if a sampled model has no samples of its present hyperparameters.
     """
     check_model(model)
+    check_float(model)
     path = path_to_write(path)
     _check_replaceable(path)
     if num_inputs is not None:

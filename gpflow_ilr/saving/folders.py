@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
+import stat
 from pathlib import Path
 
 __all__ = ["put_in_place"]
@@ -18,14 +19,17 @@ _RENAME_EXCHANGE = 2
 
 
 def put_in_place(new: Path, path: Path) -> None:
-    """Move a folder to a path, from where an older one is removed.
+    """Move a folder to a path, from where an older one is removed; it gets the older one's mode.
 
     :param new: on the same file system.
     :param path: where it goes.
     """
     if not path.exists():
         os.rename(new, path)
-    elif _exchanged(new, path):
+        return
+    # A folder that its owner may not write to cannot be moved.
+    os.chmod(new, stat.S_IMODE(path.stat().st_mode) | stat.S_IRWXU)
+    if _exchanged(new, path):
         shutil.rmtree(new, ignore_errors=True)
     else:
         # Outside the folder of what is unfinished, which is removed whatever happens.

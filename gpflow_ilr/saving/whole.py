@@ -38,7 +38,8 @@ def save(model: GPModel, path: str | os.PathLike[str]) -> int:
         what it points to is replaced.
     :returns: the size of the file in bytes.
     :raises TypeError: if it is no model, or no path.
-    :raises ValueError: if a part of it is no data, such as a function; the sentence says where.
+    :raises ValueError: if a part of it is no data, such as a function; the sentence says where. Or if
+        it was built under another default float.
     :raises OSError: if the file cannot be there.
     """
     if not isinstance(model, tf.Module):
@@ -52,6 +53,7 @@ def save(model: GPModel, path: str | os.PathLike[str]) -> int:
             f"path is {os.fspath(path)!r}, which is a folder. Pass a file in it, such as "
             f"{os.fspath(path / 'model')!r}."
         )
+    _check_built(model)
     description = Description(model)
     header = {
         "version": __version__,
@@ -102,6 +104,18 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
     if not isinstance(model, tf.Module):
         raise ValueError(f"{os.fspath(path)!r} is not a model, but a {type(model).__name__}.")
     return model
+
+
+def _check_built(model: tf.Module) -> None:
+    """Refuse a model of another default float: its file would name the present one."""
+    floats = {v.dtype for v in model.trainable_variables if v.dtype.is_floating}
+    if floats and tf.as_dtype(default_float()) not in floats:
+        built = min(dtype.name for dtype in floats)
+        raise RefusedError(
+            f"model was built in {built}, but GPflow's default float is "
+            f"{tf.as_dtype(default_float()).name} now. Call "
+            f"gpflow.config.set_default_float(tf.{built}) before saving it."
+        )
 
 
 def _check_float(header: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from gpflow.models import GPModel
 
 from gpflow_ilr.inputs.archives import check_checkpoint
 from gpflow_ilr.inputs.counts import check_seed
-from gpflow_ilr.inputs.model_parts import check_function, check_model
+from gpflow_ilr.inputs.model_parts import check_float, check_function, check_model
 from gpflow_ilr.inputs.rows import LabelledData
 from gpflow_ilr.training.checkpoint import Checkpoint
 from gpflow_ilr.training.held_out import HeldOut
@@ -102,6 +102,7 @@ def fit(
     :raises tf.errors.InvalidArgumentError: if the loss fails where training starts.
     """
     check_model(model)
+    check_float(model)
     check_limits(max_iterations, check_every, patience, max_seconds)
     checkpoint = check_checkpoint(checkpoint, checkpoint_every)
     check_lengths(natural_step, learning_rate)

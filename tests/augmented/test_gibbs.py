@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.special import expit
+from scipy.special import expit, log_expit, softmax
 
 from gpflow_ilr.augmented.chains import Chains
 from gpflow_ilr.augmented.convergence import effective_sample_size
@@ -131,6 +131,37 @@ def test_posterior_moments_equal_quadrature_with_a_prior_mean():
     link, K, y = PROBLEMS["LSM"]
     expected = posterior_by_quadrature(link, K, y, -1.0)
     assert largest_z(many_copies(link, K, y, mean=-1.0), expected, len(y)) < 4
+
+
+def log_scores(link, F):
+    """Log w_k σ(f_k) of every class, where σ underflows too: [..., K]."""
+    scores = np.log(link.weights) + log_expit(F)
+    fixed = np.full((*F.shape[:-1], link.num_classes - link.num_latent_gps), link.offset)
+    return np.concatenate([scores, np.log(fixed)], axis=-1)
+
+
+WIDE = np.array([[1.0, 0.5], [0.5, 1.0]])
+
+
+@pytest.mark.parametrize("variance", [2e5, 1e6, 1e10])
+@pytest.mark.parametrize("name", ["logistic", "bijective"])
+def test_probabilities_under_a_kernel_of_large_variance_are_those_of_weighted_prior_draws(
+    name, variance, rng
+):
+    link, y = getattr(LogisticSoftmaxLink, name)(3), [0, 1]
+    draws = np.linalg.cholesky(variance * WIDE) @ rng.standard_normal((200_000, 2, 3))
+    p = softmax(log_scores(link, draws[..., : link.num_latent_gps]), axis=-1)
+    weights = np.prod(p[:, [0, 1], y], axis=1)
+    expected = np.einsum("s,snk->nk", weights / np.sum(weights), p)
+    chains = Chains(many_copies(link, variance * WIDE, y), num_chains=1, seed=1)
+    chains.discard(100)
+    chains.extend(400)
+    F = chains.samples[0].reshape(400, COPIES, 2, -1)
+    per_copy = softmax(log_scores(link, F), axis=-1).mean(axis=0)
+    error = per_copy.std(axis=0, ddof=1) / np.sqrt(COPIES)
+    assert np.max(error) < 0.025
+    of_weights = 0.5 * np.sqrt(np.sum(weights**2)) / np.sum(weights)
+    assert np.max(np.abs(per_copy.mean(axis=0) - expected) / np.hypot(error, of_weights)) < 4
 
 
 @pytest.mark.parametrize("name", ["LSM", "BSM"])

@@ -178,6 +178,14 @@ def test_chains_of_other_labels_or_classes_are_refused(fitted):
             other.predict_y(XNEW)
 
 
+@pytest.mark.parametrize("chains", ["abc", [1, 2], np.zeros((1, 10, 20, 3))], ids=str)
+def test_chains_that_are_none_are_refused(chains):
+    model = build("LSM")
+    model.chains = chains
+    with pytest.raises(TypeError, match="chains must be those of an equal model"):
+        model.predict_y(XNEW)
+
+
 @pytest.mark.parametrize("change", ["value", "object"])
 def test_samples_of_another_kernel_are_refused(change, fitted):
     model = deepcopy(fitted[0])
@@ -214,10 +222,12 @@ def test_bad_input_is_refused_with_a_sentence():
 
 
 @SHORT_CHAINS
-@pytest.mark.parametrize("variance", [2e5, 1e8])
+@pytest.mark.parametrize("options", [{}, {"class_scaling": [1e200, 1.0, 1e-200]}], ids=str)
+@pytest.mark.parametrize("variance", [2e5, 1e8, 1e20, 1e100])
 @pytest.mark.parametrize("name", MODELS)
-def test_kernels_of_huge_variance_are_sampled(name, variance):
-    model = build(name, kernel=gpflow.kernels.SquaredExponential(variance, LENGTHSCALE))
+def test_kernels_of_huge_variance_are_sampled(name, variance, options):
+    kernel_of_variance = gpflow.kernels.SquaredExponential(variance, LENGTHSCALE)
+    model = build(name, kernel=kernel_of_variance, **options)
     model.sample(num_samples=20, num_burnin=5, num_chains=1)
     p = model.predict_y(XNEW)[0].numpy()
     assert np.all(np.isfinite(p))

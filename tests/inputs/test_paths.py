@@ -35,6 +35,32 @@ def test_a_symbolic_link_stands_for_what_it_points_to(tmp_path: Path) -> None:
     assert path_to_write(tmp_path / "link") == tmp_path / "nowhere" / "model"
 
 
+def test_what_is_no_file_is_never_replaced(tmp_path: Path) -> None:
+    pipe, circle = tmp_path / "pipe", tmp_path / "circle"
+    os.mkfifo(pipe)
+    with pytest.raises(FileExistsError, match=r"path is .*pipe', a device or a pipe.*Name another"):
+        path_to_write(pipe)
+    circle.symlink_to(tmp_path / "other")
+    (tmp_path / "other").symlink_to(circle)
+    with pytest.raises(OSError, match=r"path is .*circle'.*leads back to itself. Remove it first"):
+        path_to_write(circle)
+    assert circle.is_symlink()
+
+
+def test_the_folder_of_the_process_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for here in ("", ".", ".."):
+        with pytest.raises(IsADirectoryError, match=r"path is .*Name a file or folder in it"):
+            path_to_write(here)
+
+
+def test_a_path_with_a_null_character_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"path is 'a\\x00b', and no path has a null character"):
+        check_path("path", "a\0b")
+
+
 def test_an_interrupted_file_leaves_the_old_one_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"old")

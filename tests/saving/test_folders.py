@@ -1,6 +1,7 @@
 """Claims about folders that take another's place."""
 
 import os
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,16 @@ def test_new_folder_takes_the_place_where_folders_cannot_be_exchanged(
     put_in_place(new, old)
     assert content(old) == "new"
     assert {path.name for path in tmp_path.iterdir()} == {"served", new.parent.name}
+
+
+@pytest.mark.parametrize("mode", [0o750, 0o700, 0o500])
+def test_new_folder_has_the_permissions_of_the_old_one(
+    mode: int, places: tuple[Path, Path]
+) -> None:
+    old, new = places
+    old.chmod(mode)
+    put_in_place(new, old)
+    assert stat.S_IMODE(old.stat().st_mode) == mode | stat.S_IRWXU
 
 
 def interrupted(number: int) -> Callable[[Any, Any], None]:

@@ -72,6 +72,21 @@ def test_model_saved_under_another_float_is_refused_with_the_remedy(tmp_path: Pa
             load(tmp_path / "model")
 
 
+def test_model_of_another_float_is_not_saved_as_one_of_the_present_float(tmp_path: Path) -> None:
+    model = MODELS["ILRGPR"]()
+    single = gpflow.config.as_context(gpflow.config.Config(float=np.float32))
+    with single, pytest.raises(ValueError, match=r"model was built in float64.*set_default_float"):
+        save(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_pipe_is_not_replaced_by_a_model(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(FileExistsError, match="a device or a pipe, which would be lost"):
+        save(MODELS["ILRGPR"](), tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
 def test_failed_save_leaves_the_old_file_and_no_litter(tmp_path: Path) -> None:
     path = tmp_path / "model"
     model = MODELS["ILRGPR"]()

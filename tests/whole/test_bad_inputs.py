@@ -100,6 +100,38 @@ def test_models_of_another_default_float_say_so(models) -> None:
             model.training_loss(*data)
 
 
+CHANGES: dict[str, Callable[[Any], Any]] = {
+    "update": lambda model: model.update(X[:2], Y[:2]),
+    "forget": lambda model: model.forget(X[:2], Y[:2]),
+    "remove_class": lambda model: model.remove_class(0),
+    "merge_classes": lambda model: model.merge_classes([0, 1]),
+    "absorb": lambda model: model.absorb((X, Y)),
+    "calibrate": lambda model: model.calibrate(),
+    "predict_set": lambda model: model.predict_set(XNEW, data=(X, Y)),
+    "posterior": lambda model: model.posterior().predict_f(XNEW),
+    "sample": lambda model: model.sample(num_samples=2, num_burnin=0),
+    "fit": lambda model: gi.training.fit(model, data=(X, Y), method="adam", max_iterations=1),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_models_of_another_default_float_says_so_first(change, models) -> None:
+    of_classes = {"update", "forget", "remove_class", "merge_classes", "calibrate", "absorb"}
+    for name, model in models.items():
+        if change != "fit" and not hasattr(model, change):
+            continue
+        if change in of_classes and name.endswith("SVGP"):
+            continue
+        if change == "calibrate" and not name.startswith("ILR"):
+            continue
+        single = gpflow.config.as_context(replace(gpflow.config.config(), float=np.float32))
+        with (
+            single,
+            pytest.raises(ValueError, match=f"^{type(model).__name__} was built in float64"),
+        ):
+            CHANGES[change](model)
+
+
 def test_posteriors_of_another_default_float_say_so(models) -> None:
     posteriors = [models[name].posterior() for name in ("ILRGPR", "ILRSGPR", "ILRSVGP")]
     with gpflow.config.as_context(replace(gpflow.config.config(), float=np.float32)):
