@@ -46,7 +46,8 @@ from gpflow_ilr.heads.polishing import ROW_WEIGHTS
 from gpflow_ilr.keras import ClosedFormHead, ELBOLoss, GPHead, with_earlier_layers
 
 K = 8
-KINDS = ("softmax", "ensemble", "dropout", "sngp", "laplace", "layers", "heads")
+KINDS = ("softmax", "ensemble", "dropout", "sngp", "laplace", "layers", "draws", "heads")
+MODES = {"elbo": "ELBO", "draw": "draws"}
 Rows = tuple[np.ndarray, np.ndarray]
 
 
@@ -77,12 +78,13 @@ def with_gp_layer(
 ) -> dict[str, Predict]:
     """A GPHead trained with the network: as it is, or collapsed, then with its scale calibrated."""
     features = body()
-    dtype = "float32" if objective == "elbo" else "float64"
+    dtype = "float64" if objective == "code" else "float32"
     options = {"num_data": len(train[0]), "gp_dtype": dtype, "objective": objective}
     head = GPHead(K, 50, **options)
     head.adapt(features.predict(train[0], verbose=0))
     model = keras.Sequential([features, head])
-    trained(model, *train, rate, epochs, ELBOLoss())
+    builtin = keras.losses.SparseCategoricalCrossentropy()
+    trained(model, *train, rate, epochs, builtin if objective == "draw" else ELBOLoss())
 
     def layer() -> Predict:
         outputs = head.posterior_layer(("probabilities", "epistemic"))
@@ -97,9 +99,10 @@ def with_gp_layer(
     if objective == "code":
         head.collapse(train, features, validation=val)
         return {"GPHead, code, collapsed": layer()}
-    found = {"GPHead, ELBO": layer()}
+    name = f"GPHead, {MODES[objective]}"
+    found = {name: layer()}
     head.calibrate(val, features)
-    return {**found, "GPHead, ELBO, calibrated": layer()}
+    return {**found, f"{name}, calibrated": layer()}
 
 
 def closed_forms(
@@ -197,9 +200,9 @@ def contestants(
             found[name] = (predict, seconds + more)
         return found
 
-    def gp_layers() -> dict[str, tuple[Predict, float]]:
+    def gp_layers(rates_of: dict[str, Sequence[float]]) -> dict[str, tuple[Predict, float]]:
         found = {}
-        for objective, values in {"elbo": (5e-3, 2e-3, 1e-2), "code": (3e-3, 1e-3, 1e-2)}.items():
+        for objective, values in rates_of.items():
             tries = [
                 timed(lambda r=r, o=objective: with_gp_layer(body, train, val, o, r, epochs))
                 for r in values[:num_tries]
@@ -207,6 +210,12 @@ def contestants(
             for name in tries[0][0]:
                 found[name] = best([(t[name], s) for t, s in tries], val)
         return found
+
+    def layers() -> dict[str, tuple[Predict, float]]:
+        return gp_layers({"elbo": (5e-3, 2e-3, 1e-2), "code": (3e-3, 1e-3, 1e-2)})
+
+    def draws() -> dict[str, tuple[Predict, float]]:
+        return gp_layers({"draw": (5e-3, 2e-3, 1e-2)})
 
     def heads() -> dict[str, tuple[Predict, float]]:
         found = closed_forms(network, train, val, steps, num_tries)
@@ -219,6 +228,7 @@ def contestants(
         "sngp": sngps,
         "laplace": laplaces,
         "layers": gp_layers,
+        "draws": draws,
         "heads": heads,
     }
     found: dict[str, tuple[Predict, float]] = {}

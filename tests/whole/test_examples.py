@@ -124,12 +124,15 @@ def test_deep_kernel_compares_two_last_layers(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_last_layers_are_thirteen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_last_layers_are_fifteen(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES / "benchmarks"))
     output = run("benchmarks/heads")
     rows = re.findall(r"^\| ([^|]+) \|.*±", output, re.MULTILINE)
-    assert len(rows) == 13
-    assert {"softmax", "SNGP", "GPHead, code, collapsed", "ClosedFormHead, polished"} <= set(rows)
+    assert len(rows) == 15
+    assert {"softmax", "SNGP", "GPHead, ELBO", "GPHead, draws", "GPHead, code, collapsed"} < set(
+        rows
+    )
+    assert {"ClosedFormHead", "ClosedFormHead, polished"} < set(rows)
 
 
 @pytest.mark.slow
