@@ -382,5 +382,5 @@ def _symbolic_label_rows(Y: tf.Tensor, K: int, dtype: tf.DType) -> tf.Tensor:
 
     # In a branch, so that steps with valid labels do not pay for the message.
     with tf.control_dependencies([tf.cond(tf.reduce_all(valid), tf.no_op, refuse)]):
-        marks = tf.where(valid, tf.zeros([], dtype), tf.constant(np.nan, dtype))
-        return rows + marks[..., None]  # XLA knows no assertions
+        nan = tf.constant(np.nan, dtype)
+        return tf.where(tf.expand_dims(valid, -1), rows, nan)  # XLA knows no assertions
