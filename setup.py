@@ -12,13 +12,13 @@ VERSION = re.search(
 ).group(1)
 
 EXTRAS = {
-    "plot": ["matplotlib>=3.7"],
+    "plot": ["matplotlib>=3.8"],
     "sklearn": ["scikit-learn>=1.7"],
-    "keras": ["keras>=3.10", "tf-keras"],
+    "keras": ["keras>=3.10", "tf-keras>=2.18"],
     "neighbours": ["faiss-cpu>=1.8"],
     "training": ["tqdm"],
-    "tensorboard": ["tensorboard>=2.18", "matplotlib>=3.7"],
-    "augmented": ["polyagamma>=2.0", "threadpoolctl>=3.0", "tqdm"],
+    "tensorboard": ["tensorboard>=2.18", "matplotlib>=3.8"],
+    "augmented": ["polyagamma>=2.0", "threadpoolctl>=3.1", "tqdm"],
 }
 EXTRAS["examples"] = [*EXTRAS["plot"], *EXTRAS["sklearn"]]
 EXTRAS["test"] = [
@@ -60,7 +60,7 @@ EXTRAS["benchmarks"] = [
     "lightgbm>=4.0",
     "mapie>=1.0",
     "psutil",
-    "threadpoolctl>=3.0",
+    "threadpoolctl>=3.1",
 ]
 
 setup(

@@ -33,7 +33,7 @@ from gpflow_ilr.calibration import undo_class_weights
 from gpflow_ilr.calibration.prediction_sets import Score
 from gpflow_ilr.inputs.counts import number_or_nan
 from gpflow_ilr.inputs.labels import check_one_kind
-from gpflow_ilr.inputs.rows import as_inputs
+from gpflow_ilr.inputs.rows import as_inputs, refuse_masked
 from gpflow_ilr.inputs.weights import as_weights
 from gpflow_ilr.training import AutoClassifier, fit_auto
 
@@ -218,8 +218,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
         :param X: [N, D].
         """
         check_is_fitted(self)
-        p, _ = self.classifier_.predict_y(self._encoded(X))
-        p = p.numpy()[:, self._codes]
+        p = self.classifier_.predict_y(self._encoded(X))[0].numpy()[:, self._codes]
         return undo_class_weights(p, self._class_weights).numpy() if self.correct_prior else p
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
@@ -235,8 +234,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
 
         :param X: [N, D].
         """
-        best = np.argmax(self.predict_proba(X), axis=1)
-        return self.classes_[best]
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
     def predict_set(
         self,
@@ -288,6 +286,7 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
     def _encoded(self, X: Any, fitting: bool = False, name: str = "X") -> np.ndarray:
         """Rows of finite numbers, [N, D]."""
         check = {"reset": fitting, "dtype": np.float64, "ensure_min_samples": 2 if fitting else 1}
+        refuse_masked(X, name)
         try:
             if self.categories is None and self.missing == "refuse":
                 return as_inputs(validate_data(self, X, **check), name=name).numpy()
@@ -356,6 +355,7 @@ def _labels(y: Any, num_rows: int, ending: str = "") -> np.ndarray:
 
 def _read_labels(y: Any, name: str) -> np.ndarray:
     """Labels in one dimension, as scikit-learn admits them."""
+    refuse_masked(y, name)
     try:
         labels = column_or_1d(y, warn=True)
         assert_all_finite(labels, input_name=name)

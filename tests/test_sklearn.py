@@ -284,6 +284,8 @@ def _small() -> ILRClassifier:
         ({"sample_weight": "w"}, "^sample_weight must hold real numbers"),
         ({"sample_weight": ["w"] * 9}, "^sample_weight must hold real numbers"),
         ({"X": np.full([9, 2], 1e159)}, "^X must be within .*overflow float64"),
+        ({"X": np.ma.masked_less(ROWS, 0.0)}, r"^X must not be masked, but row \d, column \d is"),
+        ({"y": np.ma.masked_equal(NUMBERS, 1)}, "^y must not be masked, but row 1 is"),
     ],
 )
 def test_later_rows_that_cannot_be_read_are_refused_by_name(

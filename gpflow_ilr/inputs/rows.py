@@ -23,7 +23,15 @@ from gpflow_ilr.inputs.frames import is_frame, read_frame
 from gpflow_ilr.inputs.labels import as_labels
 from gpflow_ilr.inputs.weights import as_weights
 
-__all__ = ["LabelledData", "LabelledRows", "as_column", "as_inputs", "as_rows", "check_data"]
+__all__ = [
+    "LabelledData",
+    "LabelledRows",
+    "as_column",
+    "as_inputs",
+    "as_rows",
+    "check_data",
+    "refuse_masked",
+]
 
 LabelledData = tuple[TensorType, ...]
 """X [N, D], labels in any form and, where rows do not count alike, weights [N]."""
@@ -255,10 +263,20 @@ def _as_array(X: Any, name: str) -> np.ndarray:
         isinstance(e, (list, tuple, np.ndarray)) for e in values.flat
     ):
         raise _ragged(list(values), name)
-    if np.ma.is_masked(X):
-        place = _place(first(np.ma.getmaskarray(X)), None)
-        raise ValueError(f"{name} must not be masked, but {place} is. {_REPAIR}")
+    refuse_masked(X, name)
     return values
+
+
+def refuse_masked(values: Any, name: str) -> None:
+    """Refuse an array with masked entries, whose values NumPy would take all the same.
+
+    :param values: inputs or labels, of any type.
+    :param name: what the argument is called, for the error.
+    :raises ValueError: naming the first masked entry.
+    """
+    if np.ma.is_masked(values):
+        place = _place(first(np.ma.getmaskarray(values)), None)
+        raise ValueError(f"{name} must not be masked, but {place} is. {_REPAIR}")
 
 
 def _ragged(rows: Any, name: str) -> ValueError:

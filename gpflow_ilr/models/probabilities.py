@@ -20,6 +20,7 @@ from gpflow_ilr.expectations import Sobol, expected_entropy, expected_softmax, s
 from gpflow_ilr.expectations.logarithms import entropy
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.rows import as_inputs
+from gpflow_ilr.linalg.inverse_factors import finite_or_error
 from gpflow_ilr.linalg.jitter import safe_jitter
 from gpflow_ilr.linalg.row_chunks import map_rows
 
@@ -173,11 +174,20 @@ def predict_f_samples(
         check_count("num_samples", num_samples)
     X = as_inputs(Xnew, self.num_columns)
     mean, cov = self.predict_f(X, full_cov, full_output_cov)
-    with safe_jitter(lambda: self.prior_variance(X)):
-        if not full_cov:
-            return sample_mvn(mean, cov, full_output_cov, num_samples)
-        draws = sample_mvn(tf.linalg.matrix_transpose(mean), cov, full_cov, num_samples)
-    return tf.linalg.matrix_transpose(draws)
+    if not (full_cov or full_output_cov):
+        return sample_mvn(mean, cov, False, num_samples)
+
+    def variance() -> tf.Tensor:  # of a q(u) that is not trained it may be far above the prior's
+        return tf.maximum(self.prior_variance(X), tf.reduce_max(tf.linalg.diag_part(cov)))
+
+    with safe_jitter(variance):
+        if full_output_cov:
+            draws = sample_mvn(mean, cov, True, num_samples)
+        else:
+            draws = tf.linalg.matrix_transpose(
+                sample_mvn(tf.linalg.matrix_transpose(mean), cov, True, num_samples)
+            )
+    return finite_or_error(draws, "the covariance")
 
 
 def predict_probability_samples(

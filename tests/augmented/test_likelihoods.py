@@ -7,7 +7,8 @@ import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.keras import tf_keras
 from numpy.testing import assert_allclose
-from scipy.special import expit
+from scipy.special import expit, log_expit, ndtri, softmax
+from scipy.stats import qmc
 
 from gpflow_ilr.augmented import likelihoods as augmented_likelihoods
 from gpflow_ilr.augmented.coordinate_ascent import maximised_bound
@@ -175,7 +176,7 @@ def test_predictions_integrate_over_the_latents(name, likelihood, rng):
     exact = LIKELIHOODS[name](3, nodes=GaussHermite(15)).predict_mean_and_var(None, m, v)[0]
     mean, variance = likelihood.predict_mean_and_var(None, m, v)
     assert np.max(np.abs(exact - p.mean(axis=0)) / error) < 4.5
-    # The default nodes are 64 Sobol points.
+    # The default nodes are 256 Sobol points.
     assert_allclose(mean, exact, atol=0.01)
     assert_allclose(variance, mean * (1 - mean), rtol=1e-12)
     assert_allclose(np.sum(mean, axis=-1), 1, rtol=1e-12)
@@ -183,6 +184,27 @@ def test_predictions_integrate_over_the_latents(name, likelihood, rng):
     assert_allclose(np.exp(density), np.take_along_axis(mean.numpy(), y, 1)[:, 0], rtol=1e-12)
     # The link of the mean, which ignores v, is not what is predicted.
     assert np.max(np.abs(mean - likelihood.conditional_mean(None, m))) > 0.04
+
+
+@pytest.mark.parametrize("sd", [3.0, 10.0, 30.0, 300.0, 1e5])
+@pytest.mark.parametrize("num_classes", [2, 3, 10])
+def test_default_nodes_keep_the_bound_that_is_stated(name, num_classes, sd, rng):
+    likelihood = LIKELIHOODS[name](num_classes)
+    L = likelihood.num_latent_gps
+    m = sd * rng.uniform(0.0, 1.5, (40, 1)) * rng.standard_normal((40, L))
+    v = sd**2 * rng.uniform(0.0, 1.0, (40, L))
+    if L == 1:  # the trapezium rule, a point every thousandth of a standard deviation
+        g = np.arange(-8.0, 8.0, 0.001)[:, None, None]
+    else:
+        g = ndtri(qmc.Sobol(L, seed=99).random_base2(14) + 2.0**-31)[:, None, :]
+    scores = log_expit(m + np.sqrt(v) * g)
+    if name == "BSM":
+        fixed = np.full((*scores.shape[:-1], 1), np.log(0.5))
+        scores = np.concatenate([scores, fixed], axis=-1)
+    weights = np.exp(-0.5 * g[:, 0, 0] ** 2) if L == 1 else np.ones(len(g))
+    exact = np.average(softmax(scores, axis=-1), axis=0, weights=weights)
+    found = likelihood.predict_mean_and_var(None, m, v)[0]
+    assert np.max(np.abs(found - exact)) < 0.03
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -11,7 +11,7 @@ from scipy.special import expit, softmax, xlogy
 from scipy.stats import norm
 
 from gpflow_ilr.expectations import MonteCarlo, Sobol
-from gpflow_ilr.models import conjugate, probabilities
+from gpflow_ilr.models import ILRSVGP, conjugate, probabilities
 from tests.models.oracles import (
     MODELS,
     ONE_EACH,
@@ -288,3 +288,15 @@ def test_probabilities_stay_finite_at_the_extremes():
         model = build(name, k=k, **options)
         for result in everything(model, np.concatenate([XNEW, X, 1e6 * XNEW])):
             assert np.all(np.isfinite(result))
+
+
+@pytest.mark.parametrize("variance", [1e-12, 1.0])
+def test_draws_of_a_posterior_far_wider_than_the_prior_have_its_variances(variance):
+    X = np.random.default_rng(0).normal(size=(5, 2))
+    kernel = gpflow.kernels.SquaredExponential(variance)
+    # Where nothing has been trained, q(u) is N(0, I), in units that are not the kernel's.
+    model = ILRSVGP(kernel, np.repeat(X[:3], 2, axis=0), num_classes=3, num_data=5, whiten=False)
+    draws = model.predict_f_samples(X, 4000).numpy()
+    _, expected = model.predict_f(X)
+    # Of the variance of 4,000 draws the standard error is √(2/4000).
+    np.testing.assert_allclose(np.var(draws, axis=0), expected, rtol=4 * np.sqrt(2 / 4000))
