@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["CORE", "ROOT", "Mutant", "mutants_of", "source_of"]
+__all__ = ["CORE", "ROOT", "Mutant", "mutants_of", "source_of", "why_equivalent"]
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,6 +51,24 @@ FUNCTIONS = {
     "ceil": "floor", "sign": "abs", "erfc": "erf", "rsqrt": "sqrt",
 }  # fmt: skip
 DROPPED = {"transpose", "matrix_transpose", "stop_gradient", "relu", "abs", "identity"}
+EQUIVALENT = {  # what a line has: why errors there may make no difference that a test should notice
+    "_ELEMENTS = 2**": "how much is worked off, or kept, at a time: no result depends on it",
+    "max(1, ": "rows at a time: no result depends on them",
+    "3 * len(wanted) < len(L)": "where both ways take as long",
+    "tolerance = ": "rounding is far below it, and a wrong sum far above",
+    "MAX_NOISE_RATIO: Final": "a choice, to which tests hold the noise",
+    "_LOG_SCALES = ": "further scales, whose weights are nearly zero",
+    "series = 1.0": "2e-12 of a logarithm of −485, as far as the mixture is right",
+    "first_is_smaller = m >= 0.0": "right for either class where neither is much smaller",
+    "mean.shape[-1]": "the last axis, of two",
+    "var * tf.square(c), axis=-1": "the last axis, of two",
+    "L_inv.shape[-1]": "a square matrix",
+    "groups.offsets[-1]": "of one group, which has two offsets",
+    "matrix_transpose(outer)": "of the adjoint of a symmetric matrix, its symmetric part counts",
+    "if self.nodes is None": "the longer way to the same sum",
+    "if known is not None and": "the longer way to the same gradient",
+    "if not leading.is_fully_defined()": "rows that have their shape are broadcast to it",
+}
 PRECAUTIONS = ("strict", "parallel_iterations")  # arguments that change no result
 UNTOUCHED = (ast.Raise, ast.JoinedStr, ast.Import, ast.ImportFrom)
 
@@ -113,6 +131,12 @@ def changes(node: ast.AST) -> Iterator[str]:
             yield like(func=ast.Attribute(function.value, FUNCTIONS[name]))
         case ast.Call(func=ast.Name(id=name)) if name in FUNCTIONS:
             yield like(func=ast.Name(FUNCTIONS[name]))
+
+
+def why_equivalent(mutant: Mutant) -> str:
+    """Why a mutant that survives may do so; empty if no reason is known."""
+    line = source_of(mutant.module).decode().splitlines()[mutant.line - 1]
+    return "; ".join(reason for part, reason in EQUIVALENT.items() if part in line)
 
 
 def source_of(module: str) -> bytes:
