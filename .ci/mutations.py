@@ -58,6 +58,7 @@ EQUIVALENT = {  # what a line has: why errors there may make no difference that 
     "tolerance = ": "rounding is far below it, and a wrong sum far above",
     "MAX_NOISE_RATIO: Final": "a choice, to which tests hold the noise",
     "_LOG_SCALES = ": "further scales, whose weights are nearly zero",
+    "tf.where(u > -30.0": "both forms are right there",
     "series = 1.0": "2e-12 of a logarithm of −485, as far as the mixture is right",
     "first_is_smaller = m >= 0.0": "right for either class where neither is much smaller",
     "mean.shape[-1]": "the last axis, of two",
