@@ -106,8 +106,8 @@ def calibrate(
     :raises TypeError: if the model's code has no smoothing.
     :raises ValueError: if something is asked for that the model cannot do.
     """
-    check_float(self)
     code = _ilr_code(self)
+    check_float(self)
     if noise:
         _check_noise_can_be_chosen(self, data)
     if neighbours:

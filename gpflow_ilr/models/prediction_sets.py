@@ -90,7 +90,6 @@ def predict_set(
         raise RuntimeError("predict_set counts rows in NumPy. Call it outside of tf.function.")
     check_level(level)
     check_score(score, seed)
-    check_float(self)
     method = _check_method(self, method, data)
     scores = _Scores(score, None if seed is None else np.random.default_rng(seed))
     if method == "split":
@@ -99,6 +98,7 @@ def predict_set(
         hard = _hard(rows.labels, rows.weights, method)
         known = KnownScores.of(scores(self.predict_y(rows.X)[0]), hard)
         return tf.constant(sets_by_rank(scores(p), known, level, class_conditional))
+    check_float(_model_of(self))
     # A posterior may have kept leave-one-out of rows that the model no longer has.
     leaves_out: Any = self if method == "jackknife" else _model_of(self)
     mean, variance, labels, weights = leaves_out.held_out(None)

@@ -107,7 +107,11 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "merge_classes": lambda model: model.merge_classes([0, 1]),
     "absorb": lambda model: model.absorb((X, Y)),
     "calibrate": lambda model: model.calibrate(),
-    "predict_set": lambda model: model.predict_set(XNEW, data=(X, Y)),
+    "predict_set": lambda model: (
+        model.predict_set(XNEW)
+        if hasattr(model, "predict_loo")
+        else model.predict_set(XNEW, data=(X, Y))
+    ),
     "posterior": lambda model: model.posterior().predict_f(XNEW),
     "sample": lambda model: model.sample(num_samples=2, num_burnin=0),
     "fit": lambda model: gi.training.fit(model, data=(X, Y), method="adam", max_iterations=1),
