@@ -70,11 +70,11 @@ def _gaussians(
     Everything of the size of X is multiplied by γ as late, or as small, as can be.
     """
     scaled = gamma * Z
-    of_z = 0.5 * tf.reduce_sum(Z * scaled, axis=1)
-    of_x = 0.5 * gamma * tf.reduce_sum(tf.square(X), axis=1)
-    across = log_variance - of_z
+    of_z = 0.5 * tf.reduce_sum(Z * scaled, axis=1, keepdims=True)
+    of_x = 0.5 * gamma * tf.reduce_sum(tf.square(X), axis=1, keepdims=True)
+    across = log_variance - tf.reshape(of_z, [-1])
     exponents = [
-        tf.matmul(U, scaled, transpose_b=True) + across - norms[:, None]
+        tf.matmul(U, scaled, transpose_b=True) + across - norms
         for U, norms in ((Z, of_z), (X, of_x))
     ]
     K_uu, K_fu = (tf.exp(exponent) for exponent in exponents)

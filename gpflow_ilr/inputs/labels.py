@@ -356,9 +356,12 @@ def _symbolic_label_rows(Y: tf.Tensor, K: int, dtype: tf.DType) -> tf.Tensor:
         _check_index_dtype(Y.dtype.name, K)
         label = tf.squeeze(Y, axis=-1)
         index = tf.cast(label, tf.int64)  # where unsigned integers that are too large are negative
-        valid = (index >= 0) & (index < K)
-        if Y.dtype.is_floating:
-            valid &= tf.equal(tf.cast(index, Y.dtype), label)
+        rest = tf.math.floormod(index, K)  # in 0..K − 1: equal to the label where it is valid
+        valid = (
+            tf.equal(tf.cast(rest, Y.dtype), label)
+            if Y.dtype.is_floating
+            else tf.equal(rest, index)
+        )
         rows = tf.one_hot(index, K, dtype=dtype)
         rule = f"Labels must be integers 0..{K - 1} for num_classes={K}."
         advice = _from_one(K)
