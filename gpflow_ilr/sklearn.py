@@ -234,7 +234,8 @@ class ILRClassifier(ClassifierMixin, BaseEstimator):
 
         :param X: [N, D].
         """
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[best]
 
     def predict_set(
         self,

@@ -48,6 +48,8 @@ class Description:
     def __init__(self, model: Any) -> None:
         self.objects: list[dict[str, Any]] = []
         self.arrays: list[np.ndarray] = []
+        self.floats: set[tf.DType] = set()
+        """Of the parameters, which are those that the model was built in."""
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []  # so that none of the identities above is given again
         self.root = self._value(model, "model")
@@ -130,6 +132,7 @@ class Description:
         return {"class": known, "state": described, "name": state.get("_name")}
 
     def _parameter(self, thing: Parameter, where: str) -> dict[str, Any]:
+        self.floats.add(thing.dtype)
         return {
             "parameter": self._number(thing.unconstrained_variable, where),
             "name": thing.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -53,8 +54,8 @@ def save(model: GPModel, path: str | os.PathLike[str]) -> int:
             f"path is {os.fspath(path)!r}, which is a folder. Pass a file in it, such as "
             f"{os.fspath(path / 'model')!r}."
         )
-    _check_built(model)
     description = Description(model)
+    _check_built(description.floats)
     header = {
         "version": __version__,
         "class": type(model).__name__,
@@ -106,9 +107,8 @@ def load(path: str | os.PathLike[str], *, trust: bool = False) -> Any:
     return model
 
 
-def _check_built(model: tf.Module) -> None:
+def _check_built(floats: Collection[tf.DType]) -> None:
     """Refuse a model of another default float: its file would name the present one."""
-    floats = {v.dtype for v in model.trainable_variables if v.dtype.is_floating}
     if floats and tf.as_dtype(default_float()) not in floats:
         built = min(dtype.name for dtype in floats)
         raise RefusedError(
