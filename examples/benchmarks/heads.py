@@ -227,7 +227,7 @@ def contestants(
         "dropout": dropouts,
         "sngp": sngps,
         "laplace": laplaces,
-        "layers": gp_layers,
+        "layers": layers,
         "draws": draws,
         "heads": heads,
     }
