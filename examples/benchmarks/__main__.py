@@ -3,10 +3,12 @@
     python examples/benchmarks list
     python examples/benchmarks [NAME ...] [--quick] [--json FILE] [--rounds N] [--data-dir DIR]
     python examples/benchmarks report FILE [FILE ...] [--to RESULTS.md]
+    python examples/benchmarks STUDY [its own options]
 
-Without names all of them run. Results are added to the file of JSON, each with its machine, versions
+Without names all benchmarks run. Results are added to the file of JSON, each with its machine, versions
 and date, as soon as a benchmark is done. ``report`` writes a page from one file, or from those of
-several machines. What ``--quick`` measures shows that it runs, and nothing else.
+several machines. What ``--quick`` measures shows that it runs, and nothing else. Studies are scripts
+beside it that compare quality.
 """
 
 import os
@@ -15,6 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="list, report FILE, or benchmarks")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks, list, or report FILE")
     parser.add_argument("--quick", action="store_true", help="tiny shapes, to see that it runs")
     parser.add_argument("--json", type=Path, metavar="FILE", help="results, kept from earlier runs")
     parser.add_argument("--rounds", type=int, help="turns of each contestant")
@@ -42,11 +45,11 @@ def measured(name: str, options: argparse.Namespace, workers: Any) -> dict[str, 
     """The result of a benchmark, which is shown shape by shape."""
     from catalogue import BENCHMARKS
     from contest import contest
-    from machine import machine, now
+    from machine import load, machine, now
     from tables import show
 
     benchmark = BENCHMARKS[name]
-    rounds = options.rounds or (2 if options.quick else benchmark.rounds)
+    rounds = options.rounds or (1 if options.quick else benchmark.rounds)
     result = {
         "says": benchmark.says,
         "over": benchmark.over,
@@ -68,16 +71,23 @@ def measured(name: str, options: argparse.Namespace, workers: Any) -> dict[str, 
         }
         result["contests"].append({"shape": shape, "against": against, "outcomes": outcomes})
         show(result["contests"][-1])
+    result["load_after"] = load()
     return result
 
 
 def main(arguments: list[str]) -> int:
-    options = parse(arguments)
-    from catalogue import BENCHMARKS
+    from catalogue import BENCHMARKS, STUDIES, script, summary
 
+    if arguments[:1] and arguments[0] in STUDIES:
+        command = [sys.executable, str(script(arguments[0])), *arguments[1:]]
+        return subprocess.run(command, check=False).returncode
+    options = parse(arguments)
     if options.names[:1] == ["list"]:
         for name, benchmark in BENCHMARKS.items():
             print(f"{name:<22} {benchmark.says}")
+        print("\nStudies of quality, each with --help:")
+        for name in STUDIES:
+            print(f"{name:<22} {summary(name)}")
         return 0
     if options.names[:1] == ["report"]:
         from report import write_report

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from quality import Contestant, Split, compare
+from trees import boosted
 
 TEST_ROWS = {"letter": 5000, "magic": 5000, "eeg": 4000}
 
@@ -88,15 +89,7 @@ def exact(data: Split, name: str, most: int) -> np.ndarray:
 
 
 def catboost(data: Split, name: str, most: int) -> np.ndarray:
-    from catboost import CatBoostClassifier
-
-    X, y, X_test, _ = data
-    held_out = len(X) // 10
-    model = CatBoostClassifier(
-        600, early_stopping_rounds=30, verbose=False, allow_writing_files=False
-    )
-    model.fit(X[held_out:], y[held_out:], eval_set=(X[:held_out], y[:held_out]))
-    return model.predict_proba(X_test)
+    return boosted(*data[:2], by="CatBoost").predict(data[2])
 
 
 CONTESTANTS: dict[str, Contestant] = {

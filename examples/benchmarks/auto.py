@@ -1,11 +1,13 @@
 """One call against boosted trees: accuracy, NLL, calibration and seconds on the same splits.
 
 ``gpflow_ilr.training.fit_auto`` gets raw rows and nothing else; its seconds include every choice. The
-trees have 600 rounds at most and stop early on a tenth of the training rows, where they can. ``ILRGPR``
-is an exact model with one lengthscale and shared noise, for up to 1,500 rows. Each contestant has a
-process of its own, and they take turns. Test rows choose nothing.
+trees have 600 rounds at most and stop early on a tenth of the training rows; with ``--calibrate`` these
+rows give them a temperature, too. ``ILRGPR`` is an exact model with one lengthscale and shared noise,
+for up to 1,500 rows. Each contestant has a process of its own, and they take turns. Test rows choose
+nothing.
 
     python examples/benchmarks/auto.py --data-dir DIR [--datasets letter magic ...] [--seeds 3]
+        [--calibrate]
 
 DIR has ``<name>.npz`` files with ``X`` and ``y``; any name will do. Without it scikit-learn's own sets
 are used. Needs scikit-learn; LightGBM and CatBoost take part where they are installed.
@@ -15,14 +17,17 @@ import argparse
 import functools
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from quality import Contestant, Split, compare
+from trees import PACKAGES, Fitted, boosted
 
 TEST_ROWS = {"letter": 5000, "magic": 5000, "htru2": 5000, "eeg": 4000, "drive": 10_000}
 FEW_TEST_ROWS = 50  # of the paper's small sets; those of scikit-learn are halved
 OWN_SETS = ("wine", "breast_cancer", "digits")
 FEW_ROWS = 1500
+TREES = ("HistGradientBoosting", "LightGBM", "CatBoost")
 
 
 def load(name: str, data_dir: Path | None, seed: int) -> Split:
@@ -42,13 +47,21 @@ def load(name: str, data_dir: Path | None, seed: int) -> Split:
     return X[train], y[train], X[test], y[test]
 
 
-def automatic(data: Split, seconds: float = 120.0) -> np.ndarray:
+def automatic_fit(X: np.ndarray, y: np.ndarray, seconds: float = 120.0) -> Fitted:
+    """``fit_auto``, which judges what it tries by rows of its own, or folds."""
     import gpflow_ilr as gi
 
-    X, y, X_test, _ = data
     model = gi.training.fit_auto(X, y, num_classes=int(y.max()) + 1, max_seconds=seconds)
     print(f"    {model.report}".replace("\n", "\n    "), flush=True)
-    return model.predict_y(X_test)[0].numpy()
+    return Fitted(lambda new: model.predict_y(new)[0].numpy(), model.report.chosen.nll)
+
+
+def automatic(data: Split, **options: float) -> np.ndarray:
+    return automatic_fit(*data[:2], **options).predict(data[2])
+
+
+def trees(data: Split, **options: Any) -> np.ndarray:
+    return boosted(*data[:2], **options).predict(data[2])
 
 
 def exact(data: Split, iterations: int = 1000) -> np.ndarray:
@@ -64,51 +77,10 @@ def exact(data: Split, iterations: int = 1000) -> np.ndarray:
     return model.predict_y(X_test)[0].numpy()
 
 
-def held_out(data: Split) -> tuple[np.ndarray, ...]:
-    X, y, *_ = data
-    count = len(X) // 10
-    return X[count:], y[count:], X[:count], y[:count]
-
-
-def gradient_boosting(data: Split, rounds: int = 600) -> np.ndarray:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    X, y, X_test, _ = data
-    enough = len(X) >= FEW_ROWS  # its own split leaves rare classes out, and is then refused
-    model = HistGradientBoostingClassifier(
-        max_iter=rounds if enough else min(rounds, 100),
-        early_stopping=enough,
-        n_iter_no_change=30,
-        random_state=0,
-    )
-    return model.fit(X, y).predict_proba(X_test)
-
-
-def lightgbm(data: Split, rounds: int = 600) -> np.ndarray:
-    from lightgbm import LGBMClassifier, early_stopping
-
-    X, y, X_val, y_val = held_out(data)
-    model = LGBMClassifier(n_estimators=rounds, verbose=-1)
-    model.fit(X, y, eval_set=[(X_val, y_val)], callbacks=[early_stopping(30, verbose=False)])
-    return model.predict_proba(data[2])
-
-
-def catboost(data: Split, rounds: int = 600) -> np.ndarray:
-    from catboost import CatBoostClassifier
-
-    X, y, X_val, y_val = held_out(data)
-    options = {"early_stopping_rounds": 30, "verbose": False, "allow_writing_files": False}
-    model = CatBoostClassifier(rounds, **options)
-    model.fit(X, y, eval_set=(X_val, y_val))
-    return model.predict_proba(data[2])
-
-
 CONTESTANTS: dict[str, Contestant] = {
     "fit_auto": automatic,
     "ILRGPR": exact,
-    "HistGradientBoosting": gradient_boosting,
-    "LightGBM": lightgbm,
-    "CatBoost": catboost,
+    **{by: functools.partial(trees, by=by) for by in TREES},
 }
 QUICK: dict[str, dict[str, float]] = {"fit_auto": {"seconds": 1.0}, "ILRGPR": {"iterations": 5}}
 
@@ -116,8 +88,7 @@ QUICK: dict[str, dict[str, float]] = {"fit_auto": {"seconds": 1.0}, "ILRGPR": {"
 def takes_part(contestant: str, num_rows: int) -> bool:
     if contestant == "ILRGPR":
         return num_rows <= FEW_ROWS
-    module = {"LightGBM": "lightgbm", "CatBoost": "catboost"}.get(contestant, "sklearn")
-    return importlib.util.find_spec(module) is not None
+    return importlib.util.find_spec(PACKAGES[contestant].partition(".")[0]) is not None
 
 
 def main() -> None:
@@ -126,6 +97,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+")
     parser.add_argument("--contestants", nargs="+", default=list(CONTESTANTS))
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--calibrate", action="store_true", help="the trees, by a temperature")
     parser.add_argument("--quick", action="store_true", help="one set, one seed, short budgets")
     options = parser.parse_args()
     seeds = range(1 if options.quick else options.seeds)
@@ -137,6 +109,7 @@ def main() -> None:
             contestant: functools.partial(
                 CONTESTANTS[contestant],
                 **(QUICK.get(contestant, {"rounds": 5}) if options.quick else {}),
+                **({"calibrate": True} if options.calibrate and contestant in TREES else {}),
             )
             for contestant in options.contestants
             if takes_part(contestant, num_rows)

@@ -1,13 +1,16 @@
 """Every benchmark by its name: who takes part, at which shapes, and whom ratios are to.
 
-A new one is an entry here. Functions stand in the modules that are named before the colon.
+A new one is an entry here. Functions stand in the modules that are named before the colon. Studies are
+scripts of their own, with options of their own: what they compare is quality, over splits.
 """
 
+import ast
+from pathlib import Path
 from typing import Any
 
 from contest import Benchmark, Contestant, of
 
-__all__ = ["BENCHMARKS"]
+__all__ = ["BENCHMARKS", "STUDIES", "script", "summary"]
 
 LETTER = {"N": 15_000, "D": 16, "K": 26, "M": 200}
 SMALL = {"N": 600, "D": 4, "K": 5, "M": 20}
@@ -72,7 +75,7 @@ BENCHMARKS = {
             **PER_OUTPUT,
             "ILRSGPR, shared noise": step("ILRSGPR", noise="shared"),
             **SGPR,
-            "GPyTorch SGPR, per-output noise": of("torch_models:sgpr", rounds=1),
+            "GPyTorch SGPR, per-output noise": of("torch_models:sgpr", rounds=3),
         },
         "product [M, N]·[N, M]",
         [LETTER],
@@ -110,8 +113,8 @@ BENCHMARKS = {
         {
             **EXACT_STEPS,
             "LAPACK potrf": of("floors:lapack"),
-            "GPyTorch, exact Dirichlet": of("torch_models:exact_dirichlet", rounds=1),
-            "scikit-learn GaussianProcessClassifier": of("sklearn_gp:gaussian_process", rounds=1),
+            "GPyTorch, exact Dirichlet": of("torch_models:exact_dirichlet", rounds=3),
+            "scikit-learn GaussianProcessClassifier": of("sklearn_gp:gaussian_process", rounds=3),
         },
         "GPflow GPR",
         [EXACT],
@@ -131,7 +134,8 @@ BENCHMARKS = {
         "LAPACK potrf + trtri",
         growing(EXACT, "N", 5000, 10_000, 20_000),
         growing(SMALL_EXACT, "N", 600),
-        rounds=2,
+        rounds=1,
+        alone=True,
     ),
     "neighbours": Benchmark(
         "Nearest neighbours of 1,000 rows: which library, how soon built, how many found.",
@@ -139,7 +143,7 @@ BENCHMARKS = {
         "gpflow_ilr",
         [{"N": N, "D": D, "m": 65, "queries": 1000} for N in (10_000, 1_000_000) for D in (8, 48)],
         [{"N": 2000, "D": 8, "m": 16, "queries": 50}],
-        rounds=3,
+        rounds=1,
     ),
     "svgp-step": Benchmark(
         "ELBO and gradient of a minibatch.", SVGP, SOFTMAX, [MINIBATCH], [SMALL_MINIBATCH]
@@ -182,8 +186,8 @@ BENCHMARKS = {
         "Class probabilities of 100,000 rows, and their error against 100,000 samples.",
         {
             "posterior().predict_y": of("expectations:predict"),
-            "256 samples of the same posterior": of("expectations:sampled", rounds=1),
-            "GPyTorch, 256 samples": of("torch_models:predict", rounds=1),
+            "256 samples of the same posterior": of("expectations:sampled"),
+            "GPyTorch, 256 samples": of("torch_models:predict"),
         },
         "posterior().predict_y",
         [LETTER | {"rows": 100_000, "truth": 100_000}],
@@ -195,7 +199,7 @@ BENCHMARKS = {
         {
             "ILRSGPR, a step": step("ILRSGPR"),
             "GPflow SGPR, a step": of("steps:step", model="SGPR", up_to=100_000),
-            "ILRSGPR.absorb, one pass": of("whole_fits:absorb", rounds=1),
+            "ILRSGPR.absorb, one pass": of("whole_fits:absorb"),
             **{
                 f"ILRNNGPR, {name}": of("nearest:model", action=action, up_to=1_000_000)
                 for name, action in {
@@ -234,24 +238,24 @@ BENCHMARKS = {
             **PRODUCT,
             "ILRSGPR, a step": step("ILRSGPR"),
             "GPflow SGPR, a step": step("SGPR"),
-            "ILRSGPR.absorb, one pass": of("whole_fits:absorb", batch=5000, rounds=1),
+            "ILRSGPR.absorb, one pass": of("whole_fits:absorb", batch=5000),
         },
         "product [M, N]·[N, M]",
         growing({"N": 15_000, "D": 16, "K": 10}, "M", 50, 200, 1000, 5000),
         growing({"N": 600, "D": 4, "K": 3}, "M", 20, 40),
-        rounds=3,
+        rounds=2,
         over="M",
     ),
     "time-to-quality": Benchmark(
-        "Seconds from raw rows to a calibrated classifier within 1 % of its best NLL.",
+        "Seconds from raw rows to a calibrated classifier within 1 % of its best NLL; a split a turn.",
         {
-            name: of("whole_fits:to_quality", by=name, rounds=1)
+            name: of("whole_fits:to_quality", by=name, warmed=False)
             for name in ("fit_auto", "LightGBM", "CatBoost", "HistGradientBoosting")
         },
         "LightGBM",
-        [{"data": data, "budgets": 6} for data in ("magic", "letter")],
+        [{"data": data, "budgets": 4} for data in ("magic", "letter")],
         [{"data": "wine", "budgets": 1}],
-        rounds=1,
+        rounds=3,
     ),
     "import-time": Benchmark(
         "An import, in a new interpreter.",
@@ -284,3 +288,15 @@ BENCHMARKS = {
         fresh=True,
     ),
 }
+
+STUDIES = ("auto", "all_rows", "estimator", "heads", "mixing", "warm_start", "prediction_sets")
+
+
+def script(study: str) -> Path:
+    return Path(__file__).with_name(f"{study}.py")
+
+
+def summary(study: str) -> str:
+    """The first line of a script, which is not imported for it."""
+    text = ast.get_docstring(ast.parse(script(study).read_text(encoding="utf-8"))) or ""
+    return text.partition("\n")[0]

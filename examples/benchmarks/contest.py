@@ -1,11 +1,13 @@
 """A fair contest: each contestant in a process of its own, and turns that alternate.
 
 A contestant is a function of a shape that sets up and returns ``turn``, a function without arguments,
-whose first call traces graphs and warms caches and is not counted. Turns alternate, so that a busy
-machine's moods are spread over all. Whoever needs a package that is missing is left out, with a word;
-whoever fails says so, and the others go on.
+whose first call traces graphs and warms caches and is not counted, unless it takes so long that it is
+the only one. Turns alternate, so that a busy machine's moods are spread over all. Whoever needs a
+package, data or memory that is missing is left out, with a word; whoever fails says so, and the others
+go on.
 """
 
+import gc
 import importlib
 import logging
 import math
@@ -21,16 +23,24 @@ from typing import Any
 import memory
 import numpy as np
 
-__all__ = ["Benchmark", "Contestant", "Workers", "contest", "limit_threads", "of"]
+__all__ = ["AbsentError", "Benchmark", "Contestant", "Workers", "contest", "limit_threads", "of"]
 
 Turn = Callable[[], object]
 """What it returns is of no interest, unless it is a function: called when the clock has stopped, it
-gives figures by name, and ``seconds`` if the clock is to count for nothing."""
+gives figures by name, ``seconds`` and ``work`` if the clocks are to count for nothing, and a ``curve``,
+which is kept as it is."""
 
 Outcome = dict[str, Any]
 
 _PAUSE = 0.02
 """Seconds in which the threads of one contestant cease to spin before the next has its turn."""
+
+SLOW = 60.0
+"""Seconds of a first turn that counts and has no successor: its traces are a small part of it."""
+
+
+class AbsentError(Exception):
+    """Who raises it cannot take part, and says why; nothing has failed."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,8 @@ class Contestant:
 
     :param setup: ``module:function``, so that nothing is imported but in its own process.
     :param options: of the function, beside the shape.
-    :param rounds: at most, for those that are very slow, which are not warmed either; None for all.
+    :param rounds: at most, for those that are slow; None for all.
+    :param warmed: whether the first turn may be left out of account.
     :param up_to: the largest size of a scaling study at which it takes part.
     :param against: whom its ratio is to, if it is not the reference of the benchmark.
     """
@@ -47,6 +58,7 @@ class Contestant:
     setup: str
     options: dict[str, Any] = field(default_factory=dict)
     rounds: int | None = None
+    warmed: bool = True
     up_to: float = math.inf
     against: str | None = None
 
@@ -59,12 +71,13 @@ class Contestant:
 def of(
     setup: str,
     rounds: int | None = None,
+    warmed: bool = True,
     up_to: float = math.inf,
     against: str | None = None,
     **options: Any,
 ) -> Contestant:
     """A contestant, with the options of its function."""
-    return Contestant(setup, options, rounds, up_to, against)
+    return Contestant(setup, options, rounds, warmed, up_to, against)
 
 
 @dataclass(frozen=True)
@@ -79,6 +92,8 @@ class Benchmark:
     :param rounds: turns of each contestant.
     :param over: the entry of shapes that grows, if it is a scaling study.
     :param fresh: whether every turn has a process of its own, because the first is what counts.
+    :param alone: whether the others have no processes meanwhile, because memory suffices for one of
+        them: turns of one contestant follow on each other.
     """
 
     says: str
@@ -89,12 +104,18 @@ class Benchmark:
     rounds: int = 7
     over: str | None = None
     fresh: bool = False
+    alone: bool = False
 
 
 def limit_threads(threads: int) -> None:
-    """The same number of threads for all: processes that start later inherit it."""
+    """The same number of threads for all: processes that start later inherit it.
+
+    They have no more cores than threads, either, for those who take one thread for each core.
+    """
     for name in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "TF_NUM_INTRAOP", "TF_NUM_INTEROP"):
         os.environ[f"{name}_THREADS"] = str(threads)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
 def contest(
@@ -107,29 +128,49 @@ def contest(
     :param rounds: turns of each.
     :param workers: the processes.
     """
-    turns: dict[str, list[Outcome]] = {name: [] for name in benchmark.contestants}
+    everybody = list(benchmark.contestants)
+    found: dict[str, Outcome] = {}
+    for names in [[name] for name in everybody] if benchmark.alone else [everybody]:
+        found |= _among(names, benchmark, shape, rounds, workers)
+    return found
+
+
+def _among(
+    names: list[str],
+    benchmark: Benchmark,
+    shape: dict[str, Any],
+    rounds: int,
+    workers: "Workers",
+) -> dict[str, Outcome]:
+    """The outcomes of those whose turns alternate."""
+    entrants = {name: benchmark.contestants[name] for name in names}
+    turns: dict[str, list[Outcome]] = {name: [] for name in names}
     warm: dict[str, Outcome] = {}
     out: dict[str, Outcome] = {}
+    enough: set[str] = set()
 
     def ask(name: str, *, begin: bool = False) -> Outcome:
-        entrant = benchmark.contestants[name]
+        entrant = entrants[name]
         answer = workers.ask(name, entrant, shape if begin else None)
         if not answer.keys().isdisjoint(("skipped", "failed")):
             out[name] = answer
             workers.close(name, entrant)
         return answer
 
-    for name, entrant in benchmark.contestants.items():
+    for name, entrant in entrants.items():
         if benchmark.over is not None and shape[benchmark.over] > entrant.up_to:
             out[name] = {"skipped": "not at this size"}
             continue
         if not benchmark.fresh:
             ask(name, begin=True)
-            if name not in out and entrant.rounds is None:
+            if name not in out and entrant.warmed:
                 warm[name] = ask(name)
+                if warm[name].get("seconds", 0.0) > SLOW:
+                    turns[name].append(warm.pop(name))
+                    enough.add(name)
     for i in range(rounds):
-        for name, entrant in benchmark.contestants.items():
-            if name in out or i >= (entrant.rounds or rounds):
+        for name, entrant in entrants.items():
+            if name in out or name in enough or i >= (entrant.rounds or rounds):
                 continue
             if benchmark.fresh:
                 ask(name, begin=True)
@@ -138,22 +179,25 @@ def contest(
                 turns[name].append(ask(name))
             if benchmark.fresh:
                 workers.close(name, entrant)
-    for name, entrant in benchmark.contestants.items():
+    for name, entrant in entrants.items():
         workers.close(name, entrant)
     return {
-        name: out[name] if name in out else _summary(turns[name], warm.get(name))
-        for name in benchmark.contestants
+        name: out[name] if name in out else _summary(turns[name], warm.get(name)) for name in names
     }
 
 
 def _summary(turns: list[Outcome], warm: Outcome | None) -> Outcome:
-    """Best, median and quartiles of seconds; the best of work; the most of memory; other medians."""
+    """Best, median and quartiles of seconds; the best of work; the most of memory; other medians.
+
+    ``spread`` has the least and the largest of the others where they differ.
+    """
     seconds = [turn["seconds"] for turn in turns]
-    every = (
-        turns if warm is None else [*turns, warm]
-    )  # memory that was had once is had again for free
+    # Memory that was had once is had again for free.
+    every = turns if warm is None else [*turns, warm]
     lower, median, upper = np.quantile(seconds, [0.25, 0.5, 0.75])
-    known = {"seconds", "work", "rise", "peak"}
+    names = turns[0].keys() - {"seconds", "work", "rise", "peak", "curve"}
+    figures = {name: [float(turn[name]) for turn in turns] for name in sorted(names)}
+    curves = [turn["curve"] for turn in turns if "curve" in turn]
     return {
         "turns": seconds,
         "first": None if warm is None else warm["seconds"],
@@ -163,10 +207,13 @@ def _summary(turns: list[Outcome], warm: Outcome | None) -> Outcome:
         "work": min(turn["work"] for turn in turns),
         "rise": max(turn["rise"] for turn in every),
         "peak": max(turn["peak"] for turn in every),
-        "figures": {
-            key: float(np.median([turn[key] for turn in turns])) for key in turns[0].keys() - known
+        "figures": {name: float(np.median(values)) for name, values in figures.items()},
+        "spread": {
+            name: [min(values), max(values)]
+            for name, values in figures.items()
+            if min(values) < max(values)
         },
-    }
+    } | ({"curves": curves} if curves else {})
 
 
 class Workers:
@@ -233,6 +280,8 @@ def _serve(pipe: Any) -> None:
                 answer = _timed(turns[name]) if shape is None else {}
                 if shape is not None:
                     turns[name] = contestant.turn(shape)
+            except AbsentError as why:
+                answer = {"skipped": str(why)}
             except Exception as error:
                 missing = error.name if isinstance(error, ModuleNotFoundError) else None
                 if missing and not missing.startswith("gpflow_ilr"):
@@ -240,6 +289,7 @@ def _serve(pipe: Any) -> None:
                 else:
                     traceback.print_exc()
                     answer = {"failed": f"{type(error).__name__}: {error}"}
+            gc.collect()  # models are in circles, and matrices with them
             pipe.send(answer)
 
 

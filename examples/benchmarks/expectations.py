@@ -9,15 +9,21 @@ from problems import problem
 
 import gpflow_ilr as gi
 
-__all__ = ["expectation", "predict", "sampled"]
+__all__ = ["collapsed", "expectation", "posterior_of", "predict", "sampled", "with_error"]
 
 CHECKED = 200
 
 
-def _posterior(N: int, D: int, K: int, M: int, rows: int) -> tuple:
+def collapsed(N: int, D: int, K: int, M: int) -> gi.ILRSGPR:
+    """The model whose posterior everybody has."""
     X, y, _, Z = problem(N, D, K, M)
-    model = gi.ILRSGPR((X, y), gi.starting_kernel(X, K), Z, num_classes=K)
-    return model.posterior(), model.likelihood.link, tf.constant(problem(rows, D, K, seed=2).X)
+    return gi.ILRSGPR((X, y), gi.starting_kernel(X, K), Z, num_classes=K)
+
+
+def posterior_of(model: gi.ILRSGPR, rows: int) -> tuple:
+    """Its posterior and link, and new rows."""
+    X = problem(rows, model.inducing_variable.Z.shape[1], model.code.num_classes, seed=2).X
+    return model.posterior(), model.likelihood.link, tf.constant(X)
 
 
 def _averages(
@@ -31,7 +37,7 @@ def _averages(
     return total / count
 
 
-def _with_error(posterior: tuple, truth_samples: int, predict: Callable) -> Callable[[], object]:
+def with_error(posterior: tuple, truth_samples: int, predict: Callable) -> Callable[[], object]:
     """The RMSE against many samples, for some rows, beside the time for all of them."""
     latent, link, rows = posterior
     mean, var = (x.numpy() for x in latent.predict_f(rows[:CHECKED]))
@@ -46,16 +52,16 @@ def _with_error(posterior: tuple, truth_samples: int, predict: Callable) -> Call
 
 def predict(N: int, D: int, K: int, M: int, rows: int, truth: int) -> Callable[[], object]:
     """``posterior().predict_y``."""
-    given = _posterior(N, D, K, M, rows)
+    given = posterior_of(collapsed(N, D, K, M), rows)
     call = tf.function(lambda X: given[0].predict_y(X)[0], autograph=False)
-    return _with_error(given, truth, lambda X: call(X).numpy())
+    return with_error(given, truth, lambda X: call(X).numpy())
 
 
 def sampled(
     N: int, D: int, K: int, M: int, rows: int, truth: int, samples: int = 256
 ) -> Callable[[], object]:
     """Samples of the same posterior, normalised and averaged by TensorFlow."""
-    given = _posterior(N, D, K, M, rows)
+    given = posterior_of(collapsed(N, D, K, M), rows)
 
     @tf.function(autograph=False)
     def block(X: tf.Tensor) -> tf.Tensor:
@@ -67,7 +73,7 @@ def sampled(
     def call(X: tf.Tensor) -> np.ndarray:
         return np.concatenate([block(X[i : i + 1000]) for i in range(0, len(X), 1000)])
 
-    return _with_error(given, truth, call)
+    return with_error(given, truth, call)
 
 
 def expectation(K: int, rows: int, variance: float, nodes: int, by: str) -> Callable[[], object]:

@@ -1,4 +1,4 @@
-"""What a figure depends on beside the code: processor, cores, how busy they are, and versions."""
+"""What a figure depends on beside the code: processor, memory, how busy it all is, and versions."""
 
 import os
 import platform
@@ -9,7 +9,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = ["cores", "machine", "now"]
+import memory
+
+__all__ = ["cores", "load", "machine", "now", "threads"]
 
 PACKAGES = (
     "gpflow_ilr",
@@ -27,6 +29,9 @@ PACKAGES = (
     "faiss-cpu",
 )
 
+MEASURED = (":/gpflow_ilr", ":(glob)*.py")
+"""What figures are of, for git: the package, and the scripts of this folder."""
+
 
 def cores() -> int:
     """Those that this process may use."""
@@ -35,8 +40,18 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def threads() -> int:
+    """How many a contestant may have, for libraries that do not read it from the environment."""
+    return int(os.environ.get("OMP_NUM_THREADS") or cores())
+
+
+def load() -> float | None:
+    """Processes that have wanted a core in the last minute."""
+    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+
+
 def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
-    """Processor, cores, load, versions and commit, for the record.
+    """Processor, cores, memory, load, versions and commit, for the record.
 
     :param packages: those whose versions matter.
     """
@@ -49,10 +64,12 @@ def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     return {
         "processor": _processor(),
         "cores": cores(),
-        "load": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "GiB": memory.of_machine("MemTotal"),
+        "load": load(),
         "system": platform.platform(terse=True),
         "versions": versions,
-        "commit": _commit(),
+        "commit": _git("rev-parse", "--short", "HEAD"),
+        "dirty": bool(_git("status", "--porcelain", "--", *MEASURED)),
     }
 
 
@@ -60,8 +77,8 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _commit() -> str | None:
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+def _git(*words: str) -> str | None:
+    command = ["git", "-C", str(Path(__file__).parent), *words]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):

@@ -1,4 +1,4 @@
-"""Resident memory of this process, in MiB: at most, since the peak was last forgotten.
+"""Memory: of this process, in MiB, at most since the peak was last forgotten; and of the machine.
 
 Linux can forget a peak. Elsewhere it is that of the whole life of the process, and what a turn needs
 is not more than it says.
@@ -13,7 +13,7 @@ try:
 except ImportError:  # Windows
     resource = None
 
-__all__ = ["forget_peak", "peak"]
+__all__ = ["forget_peak", "of_machine", "peak"]
 
 
 def forget_peak() -> float:
@@ -33,9 +33,15 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def _status(field: str) -> float | None:
+def of_machine(field: str = "MemAvailable") -> float | None:
+    """GiB that a process may still have, or another field of Linux's table; None elsewhere."""
+    found = _status(field, "/proc/meminfo")
+    return None if found is None else round(found / 1024, 1)
+
+
+def _status(field: str, table: str = "/proc/self/status") -> float | None:
     with suppress(OSError):
-        for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        for line in Path(table).read_text(encoding="ascii").splitlines():
             if line.startswith(field):
                 return int(line.split()[1]) / 1024
     return None

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from contest import AbsentError
+from machine import threads
 from problems import problem
 
 __all__ = ["model", "search"]
@@ -17,13 +19,13 @@ def kd_tree(X: np.ndarray) -> Search:
     from scipy.spatial import cKDTree
 
     tree = cKDTree(X)
-    return lambda rows, m: tree.query(rows, m, workers=-1)[1]
+    return lambda rows, m: tree.query(rows, m, workers=threads())[1]
 
 
 def sklearn_index(X: np.ndarray, algorithm: str) -> Search:
     from sklearn.neighbors import NearestNeighbors
 
-    index = NearestNeighbors(algorithm=algorithm, n_jobs=-1).fit(X)
+    index = NearestNeighbors(algorithm=algorithm, n_jobs=threads()).fit(X)
     return lambda rows, m: index.kneighbors(rows, m, return_distance=False)
 
 
@@ -49,6 +51,7 @@ def hnswlib(X: np.ndarray) -> Search:
 
     index = hnswlib.Index("l2", X.shape[1])
     index.init_index(len(X), ef_construction=100, M=16)
+    index.set_num_threads(threads())
     index.add_items(X)
     index.set_ef(128)
     return lambda rows, m: index.knn_query(rows, m)[0]
@@ -58,8 +61,8 @@ def pynndescent(X: np.ndarray) -> Search:
     from pynndescent import NNDescent
 
     if len(X) > 100_000:
-        raise ValueError("It takes more than ten minutes to build.")
-    index = NNDescent(X.astype(np.float32), n_neighbors=32)
+        raise AbsentError("it takes more than ten minutes to build")
+    index = NNDescent(X.astype(np.float32), n_neighbors=32, n_jobs=threads())
     index.prepare()
     return lambda rows, m: index.query(rows.astype(np.float32), m)[0]
 

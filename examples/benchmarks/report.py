@@ -4,14 +4,14 @@ Nothing here knows a result. Where several machines have measured the same, ther
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from catalogue import BENCHMARKS
 from keeping import read_results
 from pictures import curves, scaling_picture, slope
-from tables import ratios, shape_text, si
+from tables import figures_text, points, ratios, shape_text, si, span
 
 __all__ = ["write_report"]
 
@@ -54,12 +54,14 @@ def _preface(results: list[Results], files: Sequence[Path]) -> str:
     for machine in dict.fromkeys(map(_machine, every)):
         own = [result for result in every if _machine(result) == machine]
         dates = sorted(result["date"][:10] for result in own)
-        loads = _range(result["machine"]["load"] for result in own)
+        loads = span(result["machine"]["load"] for result in own)
+        after = span(result.get("load_after") for result in own)
         versions = {k: v for r in own for k, v in r["machine"]["versions"].items()}
         listed = ", ".join(f"{package} {version}" for package, version in versions.items())
-        commits = ", ".join(sorted({str(result["machine"]["commit"]) for result in own}))
+        commits = ", ".join(sorted({_commit(result["machine"]) for result in own}))
         text.append(
-            f"- {machine}, load {loads} before, {dates[0]} to {dates[-1]}, commit {commits}; {listed}."
+            f"- {machine}, load {loads} before and {after} after, {dates[0]} to {dates[-1]}, commit "
+            f"{commits}; {listed}."
         )
     if any(result["quick"] for result in every):
         text.append(
@@ -69,16 +71,31 @@ def _preface(results: list[Results], files: Sequence[Path]) -> str:
 
 
 def _machine(result: dict[str, Any]) -> str:
-    return f"{result['threads']} thread(s) of {result['machine']['processor']}"
+    return f"{_threads(result)} of {_processor(result)}"
+
+
+def _threads(result: dict[str, Any]) -> str:
+    return f"{result['threads']} thread(s)"
+
+
+def _processor(result: dict[str, Any]) -> str:
+    return result["machine"]["processor"]
+
+
+def _commit(machine: dict[str, Any]) -> str:
+    return f"{machine['commit']}{', with changes' if machine.get('dirty') else ''}"
 
 
 def _section(name: str, results: list[dict[str, Any]], folder: Path) -> list[str]:
     commands = " and ".join(sorted({f"`{result['command']}`" for result in results}))
     parts = [f"## {name}", f"{results[0]['says']} {commands}"]
-    shapes = {shape_text(c["shape"]): c["shape"] for r in results for c in r["contests"]}
-    for shape in shapes:
-        contests = [c for r in results for c in r["contests"] if shape_text(c["shape"]) == shape]
-        parts.append(_table(shape, contests))
+    tables: dict[str, list[tuple[str, dict[str, Any]]]] = {}
+    for result in results:  # seconds of more threads are no part of a range over machines
+        for contest in result["contests"]:
+            shape = ", ".join(filter(None, (shape_text(contest["shape"]), _threads(result))))
+            tables.setdefault(shape, []).append((_processor(result), contest))
+    for shape, contests in tables.items():
+        parts += [_table(shape, contests), *_curves(contests)]
     if results[0]["over"]:
         picture = scaling_picture(
             {_machine(r) if len(results) > 1 else "": r for r in results},
@@ -88,18 +105,20 @@ def _section(name: str, results: list[dict[str, Any]], folder: Path) -> list[str
         for result in results:
             for who, curve in curves(result).items():
                 slopes.setdefault(who, []).append(slope(*curve))
-        said = "; ".join(f"{who} {_range(values)}" for who, values in slopes.items())
+        said = "; ".join(f"{who} {span(values)}" for who, values in slopes.items())
         parts.append(f"Slope of log seconds in log {results[0]['over']}: {said}.")
         parts.append(f"![{results[0]['says']}](figures/{picture.name})")
     return parts
 
 
-def _table(shape: str, contests: list[dict[str, Any]]) -> str:
+def _table(shape: str, of_machines: list[tuple[str, dict[str, Any]]]) -> str:
+    contests = [contest for _, contest in of_machines]
     lines = [
         f"| {shape} | seconds | against | ratio | of medians | of work | MiB | more |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name in dict.fromkeys(name for c in contests for name in c["outcomes"]):
+        there = {machine for machine, c in of_machines if "best" in c["outcomes"].get(name, {})}
         took_part = [c for c in contests if "best" in c["outcomes"].get(name, {})]
         if not took_part:
             words = (c["outcomes"].get(name, {}).items() for c in contests)
@@ -107,25 +126,30 @@ def _table(shape: str, contests: list[dict[str, Any]]) -> str:
             lines.append(f"| {name} | {why.replace('|', '/')} | | | | | | |")
             continue
         found = [c["outcomes"][name] for c in took_part]
-        quartiles = [_range(o["quartiles"][i] for o in found) for i in (0, 1)]
-        seconds = f"{_range(o['best'] for o in found)} ({_range(o['median'] for o in found)}, "
+        quartiles = [span(o["quartiles"][i] for o in found) for i in (0, 1)]
+        seconds = f"{span(o['best'] for o in found)} ({span(o['median'] for o in found)}, "
         of_each = [ratios(c, name) for c in took_part]
-        more = ", ".join(
-            f"{key} {_range(o['figures'].get(key) for o in found)}" for key in found[0]["figures"]
-        )
+        more = [figures_text(found)]
+        if there < {machine for machine, _ in of_machines}:
+            more.append(f"only on {', '.join(sorted(there))}")
         cells = [
             seconds + f"{quartiles[0]}–{quartiles[1]})",
             took_part[0]["against"][name],
-            *(_range(r[key] for r in of_each) for key in of_each[0]),
-            _range(o["rise"] for o in found),
-            more,
+            *(span(r[key] for r in of_each) for key in of_each[0]),
+            span(o["rise"] for o in found),
+            ", ".join(filter(None, more)),
         ]
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _range(values: Iterable[float | None]) -> str:
-    """One number, or the least to the largest."""
-    known = sorted(value for value in values if value is not None)
-    ends = dict.fromkeys(si(value) for value in (known[0], known[-1])) if known else ["–"]
-    return " to ".join(ends)
+def _curves(of_machines: list[tuple[str, dict[str, Any]]]) -> list[str]:
+    """NLL of test rows as seconds grow, where that was measured."""
+    lines = [
+        f"- {name}, {machine}: " + ", ".join(f"{si(nll)} after {si(s)} s" for s, nll in curve)
+        for machine, contest in of_machines
+        for name, outcome in contest["outcomes"].items()
+        if (curve := points(outcome))
+    ]
+    title = "NLL of test rows at every budget, means of turns:\n\n"
+    return [title + "\n".join(lines)] if lines else []

@@ -1,9 +1,10 @@
 """Tables of a contest: in the terminal, and the same cells for the page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from statistics import mean
 from typing import Any
 
-__all__ = ["ratios", "shape_text", "show", "si"]
+__all__ = ["figures_text", "points", "ratios", "shape_text", "show", "si", "span"]
 
 COLUMNS = ("best", "median", "quartiles", "ratio", "of medians", "of work", "rise MiB")
 
@@ -17,6 +18,34 @@ def si(value: float | None) -> str:
 
 def shape_text(shape: dict[str, Any]) -> str:
     return ", ".join(f"{key}={value}" for key, value in shape.items())
+
+
+def points(outcome: dict[str, Any]) -> list[tuple[float, float]]:
+    """Seconds and NLL at each budget, means over turns, if there are curves."""
+    budgets = zip(*outcome.get("curves", ()), strict=True)
+    return [
+        (mean(p["seconds"] for p in of_budget), mean(p["NLL"] for p in of_budget))
+        for of_budget in map(list, budgets)
+    ]
+
+
+def figures_text(outcomes: Sequence[dict[str, Any]]) -> str:
+    """Figures by name, as a range if outcomes differ; in brackets, the least and largest of turns."""
+    said = []
+    for key in outcomes[0]["figures"]:
+        text = f"{key} {span(o['figures'].get(key) for o in outcomes)}"
+        ends = [end for o in outcomes for end in o.get("spread", {}).get(key, ())]
+        said.append(f"{text} ({si(min(ends))}–{si(max(ends))})" if ends else text)
+    if any(len(o["turns"]) == 1 for o in outcomes):
+        said.append("one turn")
+    return ", ".join(said)
+
+
+def span(values: Iterable[float | None]) -> str:
+    """One number, or the least to the largest."""
+    known = sorted(value for value in values if value is not None)
+    ends = dict.fromkeys(si(value) for value in (known[0], known[-1])) if known else ["–"]
+    return " to ".join(ends)
 
 
 def ratios(contest: dict[str, Any], name: str) -> dict[str, float | None]:
@@ -43,8 +72,7 @@ def show(contest: dict[str, Any]) -> None:
         cells.append("–".join(si(x) for x in outcome["quartiles"]))
         cells += [si(x) for x in ratios(contest, name).values()]
         cells.append(si(outcome["rise"]))
-        figures = "  ".join(f"{key} {si(value)}" for key, value in outcome["figures"].items())
-        print(f"{name:<{width}}" + _row(cells) + f"  {figures}")
+        print(f"{name:<{width}}" + _row(cells) + f"  {figures_text([outcome])}")
     by_whom: dict[str, list[str]] = {}
     for name, whom in contest["against"].items():
         by_whom.setdefault(whom, []).append(name)

@@ -111,19 +111,37 @@ def expectation(mean: np.ndarray, variance: float, y: np.ndarray) -> np.ndarray:
 
 
 def predict(
-    N: int, D: int, K: int, M: int, rows: int, samples: int = 256, **_: int
+    N: int, D: int, K: int, M: int, rows: int, truth: int, samples: int = 256
 ) -> Callable[[], object]:
-    """Its recipe for probabilities: sample the batch posterior, normalise, average."""
-    model = _Variational(problem(N, D, K, M).Z, K, tasks=False).eval()
-    inputs = torch.tensor(problem(rows, D, K, seed=2).X)
+    """Its recipe for probabilities: sample the batch posterior, normalise, average.
 
-    def turn() -> object:
+    The posterior is that of the others: ILR latents f of equal variances have the softmax of K
+    independent logits with means Hf, so that errors are of the same probabilities.
+    """
+    import expectations
+
+    import gpflow_ilr as gi
+
+    collapsed = expectations.collapsed(N, D, K, M)
+    ours = gi.ILRSVGP.from_collapsed(collapsed)
+    model = _Variational(ours.inducing_variable.Z.numpy(), K, tasks=False).eval()
+    model.covar_module.outputscale = float(ours.kernel.variance.numpy())
+    model.covar_module.base_kernel.lengthscale = float(ours.kernel.lengthscales.numpy())
+    strategy = model.variational_strategy
+    strategy.variational_params_initialized.fill_(1)
+    q = strategy._variational_distribution
+    with torch.no_grad():
+        H = ours.likelihood.link.numpy()
+        q.variational_mean.copy_(torch.tensor(H @ ours.q_mu.numpy().T))
+        q.chol_variational_covar.copy_(torch.tensor(ours.q_sqrt.numpy()[0]))
+
+    def call(X: Any) -> np.ndarray:
         total = []
         with torch.no_grad(), gpytorch.settings.fast_pred_var():
-            for block in inputs.split(5000):
+            for block in torch.tensor(X.numpy()).split(5000):
                 latent = model(block)
                 f = torch.distributions.Normal(latent.mean, latent.stddev).rsample((samples,))
                 total.append(torch.softmax(f, dim=1).mean(0))
-        return torch.cat(total, dim=1)
+        return torch.cat(total, dim=1).T.numpy()
 
-    return turn
+    return expectations.with_error(expectations.posterior_of(collapsed, rows), truth, call)

@@ -3,18 +3,17 @@
 import ast
 import json
 import os
-import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
-import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 
-FOLDER = Path(__file__).parents[2] / "examples" / "benchmarks"
-MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != "__main__")
+from tests.whole.benchmarks import FOLDER, Import, importing
+
 TRIVIAL = """
 import os, time
 
@@ -28,6 +27,10 @@ def waits(shape, seconds):
 def raises(shape):
     raise ValueError("no such shape")
 
+def is_absent(shape):
+    from contest import AbsentError
+    raise AbsentError("no such data")
+
 def is_missing(shape):
     import a_package_that_nobody_has
 
@@ -38,19 +41,11 @@ def threads(shape):
     return lambda: lambda: {"threads": float(os.environ["OMP_NUM_THREADS"])}
 """
 
-Import = Callable[[str], ModuleType]
-
 
 @pytest.fixture(name="module")
 def _module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Import]:
-    """A module of the folder, which is on the path as it is when the folder is run."""
     (tmp_path / "trivial.py").write_text(TRIVIAL, encoding="utf-8")
-    for folder in (tmp_path, FOLDER):
-        monkeypatch.syspath_prepend(str(folder))
-    yield __import__
-    for name in (*MODULES, "trivial"):
-        sys.modules.pop(name, None)
-    plt.close("all")
+    yield from importing(monkeypatch, tmp_path)
 
 
 def test_every_contestant_is_a_function_and_every_reference_a_contestant(module: Import) -> None:
@@ -82,6 +77,8 @@ def test_contestants_take_turns_and_who_fails_stops_nobody(
         "once": of("trivial:waits", seconds=0.01, rounds=1),
         "raises": of("trivial:raises"),
         "missing": of("trivial:is_missing"),
+        "absent": of("trivial:is_absent"),
+        "cold": of("trivial:waits", seconds=0.01, rounds=1, warmed=False),
         "too large": of("trivial:waits", seconds=9.0, up_to=1),
         "threads": of("trivial:threads"),
         "dies": of("trivial:dies"),
@@ -92,6 +89,7 @@ def test_contestants_take_turns_and_who_fails_stops_nobody(
         found = contest.contest(benchmark, {"shape": 2}, 3, workers)
     assert found["raises"] == {"failed": "ValueError: no such shape"}
     assert found["missing"] == {"skipped": "a_package_that_nobody_has is not installed"}
+    assert found["absent"] == {"skipped": "no such data"}
     assert found["too large"] == {"skipped": "not at this size"}
     assert found["dies"] == {"failed": "its process ended with exit code 3"}
     if quick:  # one process for all of a module, so that a death is everybody's
@@ -102,7 +100,9 @@ def test_contestants_take_turns_and_who_fails_stops_nobody(
         assert len(outcome["turns"]) == turns
         assert seconds <= outcome["best"] <= outcome["median"] <= outcome["quartiles"][1]
     assert found["fast"]["figures"]["calls"] == 3.0  # the median of 2 to 4: one to warm up
-    assert found["once"]["figures"]["calls"] == 1.0
+    assert found["fast"]["spread"] == {"calls": [2.0, 4.0]}
+    assert found["once"]["figures"]["calls"] == 2.0
+    assert found["cold"]["figures"]["calls"] == 1.0
     assert len({found[name]["figures"]["pid"] for name in ("fast", "slow", "once")}) == 3
 
 
@@ -115,81 +115,157 @@ def test_who_is_not_there_has_no_ratio_and_is_none(module: Import) -> None:
     assert set(tables.ratios(contest, "peer").values()) == {None}
 
 
-def result(processor: str, factor: float) -> dict:
-    """What a scaling study on some machine has found."""
+class Diary:
+    """Processes that are none: who was asked and dismissed, and every turn takes so long."""
 
-    def outcome(seconds: float) -> dict:
-        return {
-            "turns": [seconds],
-            "best": seconds,
-            "median": seconds,
-            "quartiles": [seconds, seconds],
-            "work": seconds,
-            "rise": 1.0,
-            "peak": 2.0,
-            "first": None,
-            "figures": {"RMSE": 0.5},
-        }
+    def __init__(self, seconds: float) -> None:
+        self.said: list[str] = []
+        self._turn = {"seconds": seconds, "work": 1.0, "rise": 0.0, "peak": 0.0}
 
-    peer = {"skipped": "gpytorch is not installed"}
-    contests = [
-        {
-            "shape": {"N": N},
-            "against": dict.fromkeys(("floor", "ours", "peer"), "floor"),
-            "outcomes": {"floor": outcome(1.0), "ours": outcome(factor * N), "peer": peer},
-        }
-        for N in (10, 1000)
-    ]
-    machine = {"processor": processor, "load": 0.1, "commit": "abc", "versions": {"numpy": "1.26"}}
-    common = {"says": "Rows grow.", "over": "N", "quick": False, "threads": 2}
-    said = {"command": "python examples/benchmarks rows-scaling", "date": "2026-01-02T03:04:05"}
-    return {"rows-scaling": {**common, **said, "machine": machine, "contests": contests}}
+    def ask(self, name: str, _: object, shape: dict | None) -> dict:
+        self.said.append(f"{name} {'turns' if shape is None else 'begins'}")
+        return dict(self._turn) if shape is None else {}
+
+    def close(self, name: str, _: object) -> None:
+        self.said.append(f"{name} ends")
 
 
-def test_a_page_of_two_machines_has_ranges_and_a_small_picture(
-    module: Import, tmp_path: Path
+def test_where_memory_is_for_one_nobody_begins_before_the_other_has_ended(module: Import) -> None:
+    contest, diary = module("contest"), Diary(1.0)
+    entrants = {name: contest.of("trivial:waits") for name in "ab"}
+    benchmark = contest.Benchmark("Waits.", entrants, "a", [], [], alone=True)
+    found = contest.contest(benchmark, {}, 1, diary)
+    each = ["begins", "turns", "turns", "ends"]
+    assert diary.said == [f"{name} {what}" for name in "ab" for what in each]
+    assert [len(found[name]["turns"]) for name in "ab"] == [1, 1]
+
+
+@pytest.mark.parametrize(("seconds", "turns"), [(59.0, 3), (61.0, 1)])
+def test_a_first_turn_of_more_than_a_minute_is_the_only_one(
+    module: Import, seconds: float, turns: int
 ) -> None:
-    files = []
-    for processor, factor in (("AMD", 0.2), ("Intel", 0.3)):
-        files.append(tmp_path / f"{processor}.json")
-        files[-1].write_text(json.dumps(result(processor, factor)), encoding="utf-8")
-    assert module("report").write_report(files, tmp_path / "RESULTS.md") == 0
-    page = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
-    assert "2 thread(s) of AMD" in page
-    assert "2 thread(s) of Intel" in page
-    assert "| ours | 2 to 3 (2 to 3, 2 to 3–2 to 3) | floor | 2 to 3 |" in page
-    assert "| peer | skipped: gpytorch is not installed |" in page
-    assert "ours 1" in re.search(r"Slope of log seconds.*", page)[0]
-    assert 1000 < (tmp_path / "figures" / "rows-scaling.png").stat().st_size < 200_000
+    contest, diary = module("contest"), Diary(seconds)
+    benchmark = contest.Benchmark("Waits.", {"a": contest.of("trivial:waits")}, "a", [], [])
+    assert contest.contest(benchmark, {}, 3, diary)["a"]["turns"] == [seconds] * turns
+    assert diary.said.count("a turns") == (turns + 1 if turns > 1 else 1)
 
 
-def test_a_report_of_nothing_says_what_comes_first(
-    module: Import, tmp_path: Path, capsys: pytest.CaptureFixture
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores are given on Linux only")
+def test_nobody_has_more_cores_than_threads() -> None:
+    script = "import os, contest; contest.limit_threads(1); print(len(os.sched_getaffinity(0)))"
+    environment = os.environ | {"PYTHONPATH": str(FOLDER)}
+    command = [sys.executable, "-c", script]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "1\n"
+
+
+def test_who_cannot_take_part_is_skipped_with_a_word(
+    module: Import, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert module("report").write_report([], tmp_path / "RESULTS.md") == 2
-    assert "--json FILE" in capsys.readouterr().out
+    absent = module("contest").AbsentError
+    for folder in (None, str(tmp_path)):
+        with pytest.raises(absent, match=r"letter\.npz.*--data-dir"):
+            module("whole_fits").to_quality("letter", "fit_auto", 1, folder)
+    monkeypatch.setitem(sys.modules, "pynndescent", SimpleNamespace(NNDescent=None))
+    with pytest.raises(absent, match="ten minutes"):
+        module("nearest").pynndescent(np.zeros([100_001, 1]))
+    exact = module("exact_posterior")
+    monkeypatch.setattr(exact.memory, "of_machine", lambda: 10.0)
+    with pytest.raises(absent, match=r"18 GiB, and 10 are free"):
+        exact.gpflow_posterior(20_000, 2, 3)
+
+
+def test_held_out_rows_say_which_budget_is_enough_and_test_rows_nothing(module: Import) -> None:
+    points = [(1.0, 0.5, 0.01), (2.0, 0.202, 0.3), (4.0, 0.2, 0.4), (8.0, 0.21, 0.1)]
+    curve = [dict(zip(("seconds", "held-out NLL", "NLL"), p, strict=True)) for p in points]
+    assert module("whole_fits").enough(curve) == (curve[1], curve[2])
+
+
+@pytest.mark.parametrize(("factor", "least"), [(4.0, 2.0), (0.25, 0.1), (1.0, 0.5)])
+def test_trees_are_calibrated_by_the_rows_that_have_stopped_them(
+    module: Import, factor: float, least: float
+) -> None:
+    trees, rng = module("trees"), np.random.default_rng(0)
+    logits = rng.normal(size=(4000, 3))
+    p = np.exp(logits) / np.sum(np.exp(logits), axis=1, keepdims=True)
+    y = np.argmax(rng.random((4000, 1)) < np.cumsum(p, axis=1), axis=1)
+    T = trees.temperature(factor * logits, y)
+    assert least < T < 2.0 * factor
+    assert pytest.approx(factor, rel=0.1) == T
+
+
+def test_calibrated_trees_promise_no_more_than_others(module: Import) -> None:
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    y = (X[:, 0] + X[:, 1] ** 2 > 1.0).astype(int)
+    plain, calibrated = (
+        module("trees").boosted(X, y, "HistGradientBoosting", 5, calibrate=calibrate)
+        for calibrate in (False, True)
+    )
+    assert calibrated.held_out_nll <= plain.held_out_nll
+    p = calibrated.predict(X[:30])
+    np.testing.assert_allclose(np.sum(p, axis=1), 1.0)
+    own = -np.mean(np.log(p[np.arange(30), y[:30]]))
+    assert own == pytest.approx(calibrated.held_out_nll, rel=1e-9)
+
+
+def test_the_record_has_memory_and_whether_all_is_committed(
+    module: Import, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine, said = module("machine"), {"rev-parse": "abc", "status": " M gpflow_ilr/x.py"}
+    monkeypatch.setattr(machine, "_git", lambda word, *_: said[word])
+    assert machine.machine()["dirty"] is True
+    said["status"] = ""
+    assert machine.machine()["dirty"] is False
+    assert {"commit", "GiB", "load"} <= machine.machine().keys()
+
+
+def test_gpytorch_predicts_from_the_posterior_of_the_others(module: Import) -> None:
+    pytest.importorskip("gpytorch")
+    shape = {"N": 60, "D": 2, "K": 3, "M": 10, "rows": 20, "truth": 20_000}
+    turn = module("torch_models").predict(**shape, samples=20_000)
+    assert turn()()["RMSE"] < 0.01
+
+
+def run(*arguments: str, folder: Path) -> str:
+    command = [sys.executable, str(FOLDER), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(FOLDER.parents[1])}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def test_one_command_lists_all_there_is_and_runs_studies(module: Import, tmp_path: Path) -> None:
+    benchmarks, _, studies = run("list", folder=tmp_path).partition("\n\n")
+    assert len(benchmarks.splitlines()) == 17
+    beside = {  # scripts that can be run
+        path.stem
+        for path in FOLDER.glob("*.py")
+        if "argparse" in path.read_text(encoding="utf-8") and path.stem != "__main__"
+    }
+    assert {line.split()[0] for line in studies.splitlines()[1:]} == beside
+    assert "--calibrate" in run("auto", "--help", folder=tmp_path)
 
 
 @pytest.mark.slow
 def test_the_command_measures_writes_json_and_makes_a_page(tmp_path: Path) -> None:
-    def run(*arguments: str) -> str:
-        command = [sys.executable, str(FOLDER), *arguments]
-        environment = os.environ | {"PYTHONPATH": str(FOLDER.parents[1])}
-        return subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-        ).stdout
-
-    assert len(run("list").splitlines()) == 17
-    output = run(
-        "collapsed-step", "svgp-step", "inducing-scaling", "--quick", "--json", "found.json"
-    )
+    names = ("collapsed-step", "svgp-step", "inducing-scaling")
+    output = run(*names, "--quick", "--json", "found.json", folder=tmp_path)
     assert "failed" not in output
     found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
-    assert set(found) == {"collapsed-step", "svgp-step", "inducing-scaling"}
+    assert found.keys() == set(names)
     assert {"processor", "cores", "load", "versions"} <= found["svgp-step"]["machine"].keys()
-    assert (
-        found["collapsed-step"]["contests"][0]["outcomes"]["ILRSGPR, per-output noise"]["best"] > 0
-    )
-    run("report", "found.json", "--to", "page/RESULTS.md")
+    assert found["svgp-step"]["load_after"] is not None
+    outcomes = found["collapsed-step"]["contests"][0]["outcomes"]
+    assert outcomes["ILRSGPR, per-output noise"]["best"] > 0
+    run("report", "found.json", "--to", "page/RESULTS.md", folder=tmp_path)
     assert "`--quick`" in (tmp_path / "page" / "RESULTS.md").read_text(encoding="utf-8")
     assert (tmp_path / "page" / "figures" / "inducing-scaling.png").exists()
+
+
+@pytest.mark.slow
+def test_without_data_nothing_fails(tmp_path: Path) -> None:
+    output = run("time-to-quality", "--quick", "--json", "found.json", folder=tmp_path)
+    assert "failed" not in output
+    found = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))
+    outcome = found["time-to-quality"]["contests"][0]["outcomes"]["HistGradientBoosting"]
+    assert outcome["curves"][0][0]["NLL"] == outcome["figures"]["NLL"]
