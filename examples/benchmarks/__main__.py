@@ -64,7 +64,7 @@ def measured(name: str, options: argparse.Namespace, workers: Any) -> dict[str, 
     print(f"\n{name}: {benchmark.says}", flush=True)
     for shape in benchmark.quick if options.quick else benchmark.full:
         more = {"folder": str(options.data_dir)} if "data" in shape and options.data_dir else {}
-        outcomes = contest(benchmark, shape | more, rounds, workers)
+        outcomes = contest(benchmark, shape | more, rounds, workers, not options.quick)
         against = {
             who: entrant.against or benchmark.reference
             for who, entrant in benchmark.contestants.items()

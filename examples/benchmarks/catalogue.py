@@ -179,7 +179,7 @@ BENCHMARKS = {
         },
         "the fit",
         [EXACT, LETTER],
-        [SMALL_EXACT, SMALL],
+        [SMALL],
         rounds=3,
     ),
     "predict": Benchmark(

@@ -22,6 +22,7 @@ from typing import Any
 
 import memory
 import numpy as np
+from machine import threads
 
 __all__ = ["AbsentError", "Benchmark", "Contestant", "Workers", "contest", "limit_threads", "of"]
 
@@ -108,18 +109,17 @@ class Benchmark:
 
 
 def limit_threads(threads: int) -> None:
-    """The same number of threads for all: processes that start later inherit it.
-
-    They have no more cores than threads, either, for those who take one thread for each core.
-    """
+    """The same number of threads for all: processes that start later inherit it."""
     for name in ("OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "TF_NUM_INTRAOP", "TF_NUM_INTEROP"):
         os.environ[f"{name}_THREADS"] = str(threads)
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
 
 
 def contest(
-    benchmark: Benchmark, shape: dict[str, Any], rounds: int, workers: "Workers"
+    benchmark: Benchmark,
+    shape: dict[str, Any],
+    rounds: int,
+    workers: "Workers",
+    warmed: bool = True,
 ) -> dict[str, Outcome]:
     """Times, memory and figures of each contestant at one shape.
 
@@ -127,11 +127,12 @@ def contest(
     :param shape: what functions are called with.
     :param rounds: turns of each.
     :param workers: the processes.
+    :param warmed: whether first turns may be left out of account; to be quick, they are the only ones.
     """
     everybody = list(benchmark.contestants)
     found: dict[str, Outcome] = {}
     for names in [[name] for name in everybody] if benchmark.alone else [everybody]:
-        found |= _among(names, benchmark, shape, rounds, workers)
+        found |= _among(names, benchmark, shape, rounds, workers, warmed)
     return found
 
 
@@ -141,6 +142,7 @@ def _among(
     shape: dict[str, Any],
     rounds: int,
     workers: "Workers",
+    warmed: bool,
 ) -> dict[str, Outcome]:
     """The outcomes of those whose turns alternate."""
     entrants = {name: benchmark.contestants[name] for name in names}
@@ -163,7 +165,7 @@ def _among(
             continue
         if not benchmark.fresh:
             ask(name, begin=True)
-            if name not in out and entrant.warmed:
+            if name not in out and warmed and entrant.warmed:
                 warm[name] = ask(name)
                 if warm[name].get("seconds", 0.0) > SLOW:
                     turns[name].append(warm.pop(name))
@@ -271,6 +273,8 @@ class _Worker:
 
 
 def _serve(pipe: Any) -> None:
+    if hasattr(os, "sched_setaffinity"):  # for those who take a thread for each core
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: threads()])
     logging.getLogger("tensorflow").setLevel(logging.ERROR)  # each contestant has traces of its own
     turns: dict[str, Turn] = {}
     with suppress(EOFError):
