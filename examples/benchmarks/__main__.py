@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+PATHS = {"--json": "FILE", "--data-dir": "DIR"}
+"""What commands are recorded with, for paths are of one machine."""
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -100,7 +102,8 @@ def main(arguments: list[str]) -> int:
     from keeping import read_results, write_results
     from machine import cores
 
-    options.said = [word for word in arguments if word not in BENCHMARKS]
+    words = zip(["", *arguments], arguments, strict=False)
+    options.said = [PATHS.get(last, word) for last, word in words if word not in BENCHMARKS]
     options.threads = options.threads or cores()
     limit_threads(options.threads)
     default = Path("outputs") / f"benchmarks{'-quick' if options.quick else ''}.json"

@@ -249,6 +249,8 @@ def test_the_command_measures_writes_json_and_makes_a_page(tmp_path: Path) -> No
     assert found.keys() == set(names)
     assert {"processor", "cores", "load", "versions"} <= found["svgp-step"]["machine"].keys()
     assert found["svgp-step"]["load_after"] is not None
+    command = "python examples/benchmarks svgp-step --quick --json FILE"
+    assert found["svgp-step"]["command"] == command
     outcomes = found["collapsed-step"]["contests"][0]["outcomes"]
     assert outcomes["ILRSGPR, per-output noise"]["best"] > 0
     run("report", "found.json", "--to", "page/RESULTS.md", folder=tmp_path)
