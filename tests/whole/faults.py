@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["full_disk", "killed_at", "killed_while_writing"]
+__all__ = ["full_disk", "killed_at", "killed_while_writing", "make_room"]
 
 STEPS = (
     "open",
@@ -49,6 +49,14 @@ def full_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def make_room(disk: Path) -> None:
+    """Four megabytes where there were kilobytes; what is on the disk stays.
+
+    :param disk: of ``full_disk``.
+    """
+    subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
 
 
 def killed_at(number: int, folder: Path, work: Callable[[], Any]) -> bool:
