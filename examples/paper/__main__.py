@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
     from data import DataMissingError
     from models import UnknownModelError
     from report import write_report
-    from results import BrokenResultsError
+    from results import BrokenResultsError, UnwrittenResultsError
     from runner import Options
 
     worked = True
@@ -101,7 +101,12 @@ def main(arguments: list[str]) -> int:
             known = {name: getattr(options, name) for name in Options.__dataclass_fields__}
             worked = experiments()[options.experiment](Options(**known))
         written = write_report(options.out, options.to or options.out / "RESULTS.md")
-    except (BrokenResultsError, DataMissingError, UnknownModelError) as error:
+    except (
+        BrokenResultsError,
+        DataMissingError,
+        UnknownModelError,
+        UnwrittenResultsError,
+    ) as error:
         print(error, file=sys.stderr)
         return 2
     return 0 if worked and written else 1

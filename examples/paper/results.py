@@ -22,13 +22,17 @@ try:
 except ImportError:  # Windows, where one process at a time must do
     fcntl = None
 
-__all__ = ["BrokenResultsError", "Results", "circumstances", "now"]
+__all__ = ["BrokenResultsError", "Results", "UnwrittenResultsError", "circumstances", "now"]
 
 PACKAGES = ("gpflow_ilr", "gpflow", "tensorflow", "numpy", "scikit-learn", "lightgbm", "catboost")
 
 
 class BrokenResultsError(ValueError):
     """A file of results cannot be read, and a sentence says what to do."""
+
+
+class UnwrittenResultsError(OSError):
+    """A line cannot be written, and a sentence says what is lost and what is not."""
 
 
 class Results:
@@ -72,7 +76,18 @@ class Results:
         """Append a run, which is on the disk when this returns, unless another process was faster.
 
         :param run: what it was and what came out.
+        :raises UnwrittenResultsError: if the disk is full, as a rule.
         """
+        try:
+            self._append(run)
+        except OSError as error:
+            raise UnwrittenResultsError(
+                f"{self.path} takes no further line: {error.strerror}. Its {len(self.lines)} lines are "
+                "kept: make room, and start again, which goes on after them."
+            ) from error
+        self.refresh()
+
+    def _append(self, run: dict[str, Any]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "a+b") as file:
             if fcntl is not None:
@@ -85,7 +100,6 @@ class Results:
             file.write(json.dumps(run, ensure_ascii=False).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        self.refresh()
 
 
 @cache

@@ -5,12 +5,14 @@ They hold numbers and text alone: nothing in them is executed when they are read
 
 from __future__ import annotations
 
+import errno
+import math
 import os
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -66,13 +68,46 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> Non
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-    """Read them.
+    """Read them. Whatever a file says, no more memory is taken than it has bytes.
 
     :param path: of the file.
     :raises Exception: one of ``NO_CHECKPOINT``, if it is no such file.
     """
-    with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as content:
-        return dict(content)
+    with Path(path).open("rb") as file:
+        try:
+            return _read_members(file)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            raise ValueError("it names places before its beginning") from error
+
+
+def _read_members(file: BinaryIO) -> dict[str, np.ndarray]:
+    size = os.fstat(file.fileno()).st_size
+    with zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        stored = all(m.compress_type == zipfile.ZIP_STORED and not m.flag_bits & 1 for m in members)
+        if not stored or sum(m.file_size for m in members) > size:
+            raise ValueError(
+                f"its arrays are compressed, or said to be larger than its {size} bytes"
+            )
+        return {m.filename.removesuffix(".npy"): _read_array(archive, m) for m in members}
+
+
+def _read_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    with archive.open(member) as content:
+        try:
+            np.lib.format.read_magic(content)
+            shape, _, dtype = np.lib.format.read_array_header_1_0(content)
+        except Exception as error:  # of whatever parses what damage has left
+            raise ValueError(f"{member.filename} has no header of an array") from error
+        size = dtype.itemsize * math.prod(shape)
+        if dtype.hasobject or not dtype.itemsize or size != member.file_size - content.tell():
+            raise ValueError(
+                f"{member.filename} does not hold the {dtype} {list(shape)} that it names"
+            )
+    with archive.open(member) as content:
+        return np.lib.format.read_array(content, allow_pickle=False)
 
 
 def refused(path: str | os.PathLike[str], writer: str, error: Exception) -> ValueError:

@@ -17,7 +17,7 @@ from gpflow_ilr.augmented.sampled import SampledPredictions
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.model_parts import check_float, check_model
 from gpflow_ilr.inputs.paths import path_to_write, unfinished_folder
-from gpflow_ilr.saving.folders import put_in_place
+from gpflow_ilr.saving.folders import put_in_place, restore
 
 __all__ = ["export_saved_model"]
 
@@ -39,6 +39,8 @@ def export_saved_model(
 
     :param model: a fitted model of this package; a sampled one after ``sample``.
     :param path: the directory; an older SavedModel there is replaced once the new one is complete.
+        Where the system cannot exchange two directories (Linux can), a kill in the middle of that
+        leaves the older one beside it, as ``<path>.<digits>.old``; the next export brings it back.
     :param num_inputs: D; found from the model's data or inducing inputs if None.
     :returns: the size of the files in bytes.
     :raises FileExistsError: if something else than a SavedModel is there.
@@ -47,6 +49,7 @@ def export_saved_model(
     check_model(model)
     check_float(model)
     path = path_to_write(path)
+    restore(path)
     _check_replaceable(path)
     if num_inputs is not None:
         check_count("num_inputs", num_inputs)

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 import gpflow_ilr
 from tests.fuzz.entries import ENTRIES, SLOW_ENTRIES
+from tests.fuzz.limits import LIMIT_SECONDS, at_most
 from tests.fuzz.one_awkward import ONE_AWKWARD, SLOW_ONE_AWKWARD, Call
 
 NUM_EXAMPLES = 300
@@ -42,7 +43,8 @@ def is_a_sentence(error: Exception) -> bool:
 
 def check(entry: Callable[[Any], Any], draw: Any) -> None:
     try:
-        p = entry(draw)
+        with at_most(LIMIT_SECONDS):
+            p = entry(draw)
     except AssertionError:
         raise
     except Exception as error:
@@ -76,7 +78,8 @@ def check_name(call: Call, draw: Any) -> None:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            answer = call.call(value)
+            with at_most(LIMIT_SECONDS):
+                answer = call.call(value)
         except Exception as error:
             if not is_a_sentence(error):
                 raise

@@ -305,17 +305,19 @@ def test_a_copy_predicts_the_same_and_is_independent():
 # Matrices that have no factor
 
 
-def of_one_or_separate(k: Any, inducing: Any, separate: bool, whiten: bool) -> Any:
-    copies = [gpflow.utilities.deepcopy(k) for _ in range(K - 1)]
+def of_one_or_separate(kind: str, k: Any, inducing: Any, separate: bool, whiten: bool) -> Any:
+    cls, _, L = MODELS[kind]
+    copies = [gpflow.utilities.deepcopy(k) for _ in range(L)]
     k = SeparateIndependent(copies) if separate else k
-    return ILRSVGP(k, inducing, num_classes=K, num_data=N, whiten=whiten)
+    return cls(k, inducing, num_classes=K, num_data=N, whiten=whiten)
 
 
+@pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("name", ["linear", "duplicates"])
 def test_scales_and_duplicates_that_the_collapsed_model_stands_are_no_trouble(
-    name, whiten, separate
+    name, whiten, separate, kind
 ):
     inputs = np.random.default_rng(0).normal(size=(N, 2))
     if name == "linear":
@@ -323,16 +325,17 @@ def test_scales_and_duplicates_that_the_collapsed_model_stands_are_no_trouble(
         k, inducing = gpflow.kernels.Linear(), inputs[:10]
     else:
         k, inducing = gpflow.kernels.SquaredExponential(1e10), np.tile(inputs[:8], (4, 1))
-    model = of_one_or_separate(k, inducing, separate, whiten)
+    model = of_one_or_separate(kind, k, inducing, separate, whiten)
     assert np.isfinite(model.training_loss((inputs, Y)))
     p = model.predict_y(inputs)[0].numpy()
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("whiten", [True, False])
 @pytest.mark.parametrize("separate", [False, True])
-def test_a_matrix_without_a_factor_is_an_error_in_every_model(separate, whiten):
-    model = of_one_or_separate(kernel(), Z, separate, whiten)
+def test_a_matrix_without_a_factor_is_an_error_in_every_model(separate, whiten, kind):
+    model = of_one_or_separate(kind, kernel(), Z, separate, whiten)
     words = "Cholesky factor of K_uu is not finite.*Remedies"
     with gpflow.config.as_context(gpflow.config.Config(jitter=-1.0)):
         for call in (lambda: model.training_loss((X, Y)), lambda: model.predict_y(XNEW)):

@@ -28,6 +28,18 @@ def test_export_replaces_an_older_export(tmp_path: Path) -> None:
     np.testing.assert_allclose(exported.predict_proba(X)["probabilities"], expected, rtol=1e-12)
 
 
+def test_an_export_begins_with_what_a_kill_had_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "exported"
+    export_saved_model(MODELS["ILRSVGP"](), path)
+    path.rename(tmp_path / "exported.0123cdef.old")
+    with pytest.raises(ValueError, match="num_inputs"):  # and then fails
+        export_saved_model(MODELS["ILRSVGP"](), path, num_inputs=0)
+    assert list(tmp_path.iterdir()) == [path]
+    exported = tf.saved_model.load(str(path))
+    expected = MODELS["ILRSVGP"]().predict_y(X)[0]
+    np.testing.assert_allclose(exported.predict_proba(X)["probabilities"], expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("content", ["notes.txt", "saved_model.pb and notes.txt", "variables"])
 def test_folder_of_something_else_is_not_replaced(content: str, tmp_path: Path) -> None:
     folder = tmp_path / "results"

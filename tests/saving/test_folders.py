@@ -1,7 +1,11 @@
 """Claims about folders that take another's place."""
 
+import multiprocessing
 import os
+import shutil
 import stat
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +13,7 @@ from typing import Any
 import pytest
 
 from gpflow_ilr.saving import folders
-from gpflow_ilr.saving.folders import put_in_place
+from gpflow_ilr.saving.folders import put_in_place, restore
 
 
 @pytest.fixture(name="places")
@@ -89,3 +93,41 @@ def test_old_folder_comes_back_when_a_rename_is_interrupted(
         put_in_place(new, old)
     assert content(old) == "served"
     assert content(new) == "new"
+
+
+@pytest.mark.usefixtures("without_exchange")
+@pytest.mark.skipif(sys.platform != "linux", reason="forks, locks and kills")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12, for all threads
+def test_old_folder_comes_back_when_a_kill_has_left_none(places: tuple[Path, Path]) -> None:
+    old, new = places
+
+    def put_and_stop() -> None:
+        rename = os.rename
+        os.rename = lambda one, other: rename(one, other) or time.sleep(100)
+        put_in_place(new, old)
+
+    process = multiprocessing.get_context("fork").Process(target=put_and_stop)
+    process.start()
+    while old.exists():
+        time.sleep(0.01)
+    restore(old)
+    assert not old.exists()  # the process lives, and is at it
+    process.kill()
+    process.join()
+    restore(old)
+    assert content(old) == "served"
+    assert {path.name for path in old.parent.iterdir()} == {"served", new.parent.name}
+
+
+@pytest.mark.usefixtures("without_exchange")
+def test_what_was_put_aside_is_no_choice_where_there_is_a_folder(
+    places: tuple[Path, Path], tmp_path: Path
+) -> None:
+    old, new = places
+    for name in ("served.00000000.old", "served.mine.old", "another.00000000.old"):
+        shutil.copytree(new, tmp_path / name)
+    restore(old)
+    assert content(old) == "served"
+    put_in_place(new, old)
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"served", new.parent.name, "served.mine.old", "another.00000000.old"}

@@ -14,7 +14,7 @@ import gpflow_ilr as gi
 from gpflow_ilr.inputs.archives import read_arrays, write_arrays
 from gpflow_ilr.training import checkpoint, fit
 from tests.training.killed_fit import METHODS, X, Y, model_and_options
-from tests.whole.faults import full_disk
+from tests.whole.faults import full_disk, make_room
 
 ROOT = Path(__file__).parents[2]
 
@@ -181,7 +181,9 @@ def test_a_folder_that_is_not_there_is_known_before_training(tmp_path: Path) -> 
     assert not steps
 
 
-def test_a_full_disk_leaves_the_former_file_and_the_best_parameters(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_former_file_from_which_training_goes_on_once_there_is_room(
+    tmp_path: Path,
+) -> None:
     def large() -> gi.ILRSVGP:
         return gi.ILRSVGP(gi.starting_kernel(X, 3), X, num_classes=3, num_data=len(X))
 
@@ -197,6 +199,13 @@ def test_a_full_disk_leaves_the_former_file_and_the_best_parameters(tmp_path: Pa
                 fit(model, (X, Y), checkpoint=path, **options)
             assert path.read_bytes() == former
             assert list(disk.iterdir()) == [path]
+            kept = float(read_arrays(path)["criterion"])
+            make_room(disk)
+            result = fit(large(), (X, Y), checkpoint=path, max_iterations=9, **options)
+            assert result.resumed
+            assert result.losses[0] <= kept + 1e-9
+            assert result.fun == float(read_arrays(path)["criterion"]) < kept
+            assert list(disk.iterdir()) == [path]
     except PermissionError as error:
         pytest.skip(f"a small disk cannot be mounted here: {error}")
-    assert float(model.training_loss((X, Y))) < before
+    assert float(model.training_loss((X, Y))) < before  # the best parameters it had

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["full_disk", "killed_at", "killed_while_writing"]
+__all__ = ["full_disk", "killed_at", "killed_while_writing", "make_room"]
 
 STEPS = (
     "open",
@@ -49,6 +49,14 @@ def full_disk(folder: Path, kilobytes: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def make_room(disk: Path) -> None:
+    """Four megabytes where there were kilobytes; what is on the disk stays.
+
+    :param disk: of ``full_disk``.
+    """
+    subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
 
 
 def killed_at(number: int, folder: Path, work: Callable[[], Any]) -> bool:
@@ -142,36 +150,47 @@ def main(folder: Path) -> None:
     save(new, path)
     assert check() == "ILRSVGP"
     assert list(folder.iterdir()) == [path]
-    replace_folders(folder)
+    for exchange in (True, False):
+        replace_folders(folder, exchange)
     print("nothing is lost")
 
 
-def replace_folders(folder: Path) -> None:
-    """Kill what puts a folder in another's place, at every step."""
+def replace_folders(folder: Path, exchange: bool) -> None:
+    """Kill what puts a folder in another's place, at every step.
+
+    :param folder: where this is tried.
+    :param exchange: whether the system can exchange folders.
+    """
     from gpflow_ilr.inputs.paths import unfinished_folder
-    from gpflow_ilr.saving.folders import put_in_place
+    from gpflow_ilr.saving import folders
 
     served = folder / "served"
+    if not exchange:
+        folders._exchanged = lambda one, other: False
 
     def replace(content: str) -> None:
+        folders.restore(served)
         with unfinished_folder(served) as scratch:
             (scratch / "new").mkdir()
             (scratch / "new" / "file").write_text(content, encoding="utf-8")
-            put_in_place(scratch / "new", served)
+            folders.put_in_place(scratch / "new", served)
 
     replace("old")
-    number, seen = 0, []
+    number, seen, missing = 0, [], 0
     while killed_at(number, folder, lambda: replace("new")):
+        missing += not served.exists()
+        folders.restore(served)
         seen.append((served / "file").read_text(encoding="utf-8"))
         for left in folder.glob("*.unfinished"):
             shutil.rmtree(left)
         replace("old")
+        assert list(folder.glob("served*")) == [served]
         number += 1
-    assert seen == sorted(seen, reverse=True), (
-        seen
-    )  # the old one, and from some step on the new one
+    # The old one, and from some step on the new one.
+    assert seen == sorted(seen, reverse=True), seen
     assert set(seen) == {"old", "new"}, seen
     assert (served / "file").read_text(encoding="utf-8") == "new"
+    assert bool(missing) == (not exchange)
 
 
 if __name__ == "__main__":

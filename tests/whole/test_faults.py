@@ -16,8 +16,9 @@ import tensorflow as tf
 import gpflow_ilr as gi
 from gpflow_ilr.saving import export_saved_model, load, save
 from tests.saving.models import MODELS, X, Y, Z, kernel
-from tests.whole.faults import full_disk
+from tests.whole.faults import full_disk, make_room
 from tests.whole.killed_exports import versions
+from tests.whole.paper import lines_of
 
 ROOT = Path(__file__).parents[2]
 LARGE = np.random.default_rng(0).normal(size=(4000, 2))
@@ -98,7 +99,7 @@ def test_a_pass_that_a_full_disk_ends_is_continued_from_its_last_checkpoint(disk
     with pytest.raises(OSError, match="No space left"):  # the sample grows
         fresh().absorb(rows, checkpoint=path, checkpoint_every=0.0, **options)
     assert list(disk.iterdir()) == [path]
-    subprocess.run(["mount", "-o", "remount,size=1m", str(disk)], check=True)
+    make_room(disk)
     continued, uninterrupted, told = fresh(), fresh(), []
     progress = {"progress": lambda count, _: told.append(count)}
     assert continued.absorb(rows, checkpoint=path, **options, **progress) == 4000
@@ -136,6 +137,43 @@ def test_a_full_disk_loses_no_run_of_an_experiment(example: Import, disk: Path) 
     assert again.lines == [{"seed": 0}]
     again.add({"seed": 1})
     assert results.Results(path, ("seed",)).lines == [{"seed": 0}, {"seed": 1}]
+
+
+@pytest.mark.slow
+def test_an_experiment_that_a_full_disk_ends_goes_on_once_there_is_room(disk: Path) -> None:
+    path = disk / "gpd-error-rate.jsonl"
+    command = [sys.executable, "-W", "ignore", "examples/paper", "gpd-error-rate", "--out", disk]
+    run = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
+    (disk / "filling").write_bytes(bytes(60 * 2**10))  # which leaves room for some lines
+    ended = subprocess.run(command, **run)
+    assert ended.returncode == 2, ended.stderr
+    whole = path.read_bytes()
+    kept = whole[: whole.rindex(b"\n") + 1]
+    count = len(kept.splitlines())
+    sentence = f"No space left on device. Its {count} lines are kept: make room"
+    assert sentence in ended.stderr
+    assert "Traceback" not in ended.stderr
+    make_room(disk)
+    continued = subprocess.run(command, **run)
+    assert continued.returncode == 0, continued.stderr
+    assert path.read_bytes().startswith(kept)
+    keys = [(line["classes"], line["alpha_epsilon"]) for line in lines_of(path)]
+    assert 0 < count < len(keys) == len(set(keys))
+    assert f"{len(keys) - count} of {len(keys)} runs to do" in continued.stdout
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_fails_its_run_and_no_other(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.whole.killed_worker", tmp_path / "runs.jsonl"]
+    for seeds in ([0, 1, 3, 4, 5], [0, 1, 3, 4, 5, 2]):  # killed at the first start alone
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        lines = lines_of(tmp_path / "runs.jsonl")
+        assert [line["seed"] for line in lines] == seeds, done.stderr
+        failed = [line for line in done.stdout.splitlines() if "failed" in line]
+        assert failed == ["seed 2 failed: see above; the others go on."][: done.returncode]
+        assert ("BrokenProcessPool" in done.stderr) == bool(failed) == (len(seeds) == 5)
+    assert done.returncode == 0
+    assert len({line["process"] for line in lines}) >= 3  # two runs each, as it is said
 
 
 def test_a_full_disk_loses_no_benchmark(example: Import, disk: Path) -> None:

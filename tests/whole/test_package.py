@@ -1,5 +1,6 @@
 """Claims about the package as a whole: what it imports, what README and CI promise."""
 
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import gpflow_ilr
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SETUP = (ROOT / "setup.py").read_text(encoding="utf-8")
+CI_RUN = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 LOWEST = (ROOT / ".ci" / "lowest.txt").read_text(encoding="utf-8")
 OPTIONAL = (
     *("matplotlib", "mpltern", "sklearn", "keras", "tqdm", "polyagamma", "pandas", "torch"),
@@ -47,7 +49,7 @@ def test_all_public_names_exist_and_are_documented() -> None:
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     command = "pip install -e '.[test]' && pytest"
     assert f"    {command}\n" in README
-    assert command in (ROOT / ".ci" / "run").read_text()
+    assert command in CI_RUN
 
 
 def test_the_lowest_versions_that_ci_tests_are_those_that_setup_admits() -> None:
@@ -71,6 +73,52 @@ def test_a_run_of_versions_that_tests_nothing_fails(arguments: list[str]) -> Non
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "Nothing was tested" in done.stdout
+
+
+def write_program(path: Path, lines: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/bash\n{lines}\n", encoding="utf-8")
+    path.chmod(0o755)
+
+
+def test_a_python_that_only_pyenv_has_is_tested(tmp_path: Path) -> None:
+    """pyenv's shims are on the path, and say of what is not chosen that it is not found."""
+    write_program(tmp_path / "bin" / "pyenv", f"echo {tmp_path}")
+    write_program(tmp_path / "bin" / "python9.9", "exit 127")
+    write_program(tmp_path / "versions" / "9.9.10" / "bin" / "python", '[ "$1" = --version ]')
+    environment = os.environ | {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    command = ["bash", "-x", str(ROOT / ".ci" / "versions"), "lowest", "python9.9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert f"{tmp_path}/versions/9.9.10/bin/python -m venv" in done.stderr
+    assert "left out" not in done.stdout
+
+
+RUN_UNTIL = re.search(r"^run_until\(\) {.*?^}", CI_RUN, re.MULTILINE | re.DOTALL).group()
+
+
+@pytest.mark.parametrize(
+    ("tests", "said", "fails"),
+    [
+        ("while true; do echo -n .; sleep 0.1; done", "No test had failed", False),
+        ("echo -n ..; sleep 60", "hang", True),
+        ("echo ..F; while true; do echo .; sleep 0.1; done", "some had failed", True),
+        ("echo ..", "", False),
+        ("exit 3", "", True),
+    ],
+)
+def test_ci_fails_where_tests_that_it_cuts_off_fail_or_hang(
+    tests: str, said: str, fails: bool, tmp_path: Path
+) -> None:
+    script = f"""
+        set -euo pipefail
+        cut_off="" log={tmp_path}/log SILENT=2
+        {RUN_UNTIL}
+        run_until 4 bash -c '{tests}'
+        printf '%s' "$cut_off"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert said in done.stdout
+    assert bool(done.returncode) == fails, done.stderr
 
 
 @pytest.mark.slow
