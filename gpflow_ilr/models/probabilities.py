@@ -16,7 +16,13 @@ from check_shapes import check_shapes
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.conditionals.util import sample_mvn
 
-from gpflow_ilr.expectations import Sobol, expected_entropy, expected_softmax, softmax_variance
+from gpflow_ilr.expectations import (
+    Sobol,
+    expected_entropy,
+    expected_softmax,
+    label_variance,
+    softmax_variance,
+)
 from gpflow_ilr.expectations.logarithms import entropy
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.rows import as_inputs
@@ -97,7 +103,7 @@ def predict_y(
         )
     mean, var = self.predict_marginals(Xnew)
     p = expected_softmax(mean, var, self.likelihood.link, self.likelihood.nodes)
-    return p, p - tf.square(p)
+    return p, label_variance(p)
 
 
 def predict_y_of_code(
@@ -126,7 +132,7 @@ def predict_y_of_code(
     noise = tf.matmul(p, code.noise_variance) if code.depends_on_class else code.noise_variance
     noisy = var + tf.square(code.scale) * noise
     p = expected_softmax(mean, noisy, self.likelihood.link, self.likelihood.nodes)
-    return p, p - tf.square(p)
+    return p, label_variance(p)
 
 
 def predict_probability_variance(self: PredictsLatents, Xnew: InputData) -> tf.Tensor:

@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_ilr import saving
-from gpflow_ilr.models import ILRGPR, ILRSGPR
+from gpflow_ilr.models import ILRGPR, ILRNNGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.sklearn import ILRClassifier
 from tests.linalg.memory import resident_bytes
 from tests.whole.test_guard import MODELS, K, X, Y, Z, kernel, name_of
@@ -47,18 +47,29 @@ def test_threads_on_one_model_equal_one_thread(case: Any) -> None:
     check_threads(lambda batch: model.predict_y(batch)[0])
 
 
-@pytest.mark.parametrize("cls", [ILRGPR, ILRSGPR])
-def test_threads_on_one_posterior_equal_one_thread(cls: Any) -> None:
-    inducing = [Z] if cls is ILRSGPR else []
-    posterior = cls((X, Y), kernel(), *inducing, num_classes=K).posterior()
-    check_threads(lambda batch: posterior.predict_y(batch)[0])
-    compiled = tf.function(lambda batch: posterior.predict_y(batch)[0], autograph=False)
+def cases(*classes: type) -> Any:
+    some = [case for case in MODELS if case.cls in classes]
+    assert len(some) == len(classes)
+    return pytest.mark.parametrize("case", some, ids=name_of)
+
+
+@cases(ILRGPR, ILRSGPR, ILRNNGPR, ILRSVGP)
+def test_threads_on_one_posterior_equal_one_thread(case: Any) -> None:
+    posterior = case.build().posterior()
+
+    def predict(batch: Any) -> tf.Tensor:
+        if hasattr(posterior, "predict_y"):
+            return posterior.predict_y(batch)[0]
+        return tf.concat(posterior.predict_f(batch), axis=-1)  # that of an SVGP knows latents only
+
+    check_threads(predict)
+    compiled = tf.function(predict, autograph=False)
     check_threads(lambda batch: compiled(tf.constant(batch)))
 
 
-def test_threads_on_one_saved_model_equal_one_thread(tmp_path: Path) -> None:
-    model = ILRSGPR((X, Y), kernel(), Z, num_classes=K)
-    saving.export_saved_model(model, tmp_path / "model")
+@cases(ILRSGPR, ILRSVGP)
+def test_threads_on_one_saved_model_equal_one_thread(case: Any, tmp_path: Path) -> None:
+    saving.export_saved_model(case.build(), tmp_path / "model")
     loaded = tf.saved_model.load(os.fspath(tmp_path / "model"))
     check_threads(lambda batch: loaded.predict_proba(tf.constant(batch))["probabilities"])
 
@@ -99,7 +110,7 @@ def test_ten_thousand_predictions_leave_no_memory_behind() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", [ILRGPR, ILRSGPR])
+@pytest.mark.parametrize("cls", [ILRGPR, ILRSGPR, ILRNNGPR])
 def test_a_thousand_updates_leave_no_memory_behind(cls: Any) -> None:
     inducing = [Z] if cls is ILRSGPR else []
     model = cls((X, Y), gpflow.kernels.SquaredExponential(), *inducing, num_classes=K)
