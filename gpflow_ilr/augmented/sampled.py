@@ -29,6 +29,7 @@ from gpflow_ilr.augmented.link import LogisticSoftmaxLink
 from gpflow_ilr.expectations import Sobol, entropy, label_variance
 from gpflow_ilr.expectations.nodes import average as weighted_average
 from gpflow_ilr.expectations.nodes import log_average
+from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.jitter import absolute_jitter
@@ -290,6 +291,8 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         :param full_cov: draw whole functions instead of independent rows.
         :param full_output_cov: of no effect: latents drawn together are always correlated.
         """
+        if num_samples is not None:
+            check_count("num_samples", num_samples)
         posterior = self.posterior()
         inputs = as_inputs(Xnew, posterior.X.shape[1])
         draws = posterior.draw(inputs, num_samples or 1, full_cov)

@@ -24,7 +24,7 @@ from gpflow_ilr.expectations import (
     softmax_variance,
 )
 from gpflow_ilr.expectations.logarithms import entropy
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, number_or_nan
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.inverse_factors import finite_or_error
 from gpflow_ilr.linalg.jitter import safe_jitter
@@ -219,8 +219,8 @@ def predict_credible_interval(
     :param Xnew: [..., N, D].
     :param level: in (0, 1).
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, but is {level!r}.")
+    if not 0.0 < number_or_nan(level) < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, but is {level!r}. Try 0.95.")
     mean, var = self.predict_marginals(Xnew)
     link = self.likelihood.link
     nodes, _ = Sobol(_INTERVAL_NODES)(mean.shape[-1], mean.dtype)
