@@ -133,7 +133,8 @@ tf.config.threading.set_inter_op_parallelism_threads(threads)
 import warnings
 warnings.simplefilter("ignore")
 import gpflow_ilr as gi
-from gpflow_ilr.training import fit
+from gpflow_ilr.sklearn import ILRClassifier
+from gpflow_ilr.training import few_rows, fit
 from tests.whole.test_guard import K, X, XNEW, Y, Z, kernel
 sgpr = gi.ILRSGPR((X, Y), kernel(), gi.kmeans_plusplus(X, 4, seed=1), num_classes=K)
 fit(sgpr, max_iterations=3, seed=1)
@@ -141,7 +142,15 @@ svgp = gi.ILRSVGP(kernel(), Z, num_classes=K, num_data=9)
 fit(svgp, (X, Y), method="adam", max_iterations=3, batch_size=4, seed=1)
 lsm = gi.LogisticSoftmaxGP((X, Y), kernel(), num_classes=K)
 lsm.sample(num_samples=3, num_burnin=3, num_chains=2, seed=1)
-print(json.dumps([m.predict_y(XNEW)[0].numpy().tolist() for m in (sgpr, svgp, lsm)]))
+# The estimator tries one kernel in one scaling, and a plane, with a few natural gradients from each,
+# and takes all the time that it wants: no clock decides what it tries.
+few_rows.FAMILIES = {"Matern52": few_rows.FAMILIES["Matern52"]}
+few_rows.LINEAR_FAMILIES = ()
+few_rows.suitable_scalings = lambda X: ["standardised"]
+few_rows.MAX_STEPS = few_rows.CHECK_EVERY
+estimator = ILRClassifier(time_limit=1e6, random_state=1).fit(X, Y)
+found = [m.predict_y(XNEW)[0].numpy().tolist() for m in (sgpr, svgp, lsm)]
+print(json.dumps([*found, estimator.predict_proba(XNEW).tolist()]))
 """
 
 
