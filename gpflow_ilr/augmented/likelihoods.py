@@ -28,10 +28,10 @@ from gpflow.base import MeanAndVariance, TensorType
 from gpflow.likelihoods import Likelihood
 
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
-from gpflow_ilr.expectations import NodeRule
+from gpflow_ilr.expectations import NodeRule, label_variance
 from gpflow_ilr.expectations.nodes import average, log_average, rule_or_default
 from gpflow_ilr.inputs.labels import label_rows
-from gpflow_ilr.likelihoods.latents import of_known_latents
+from gpflow_ilr.likelihoods.latents import after_a_look, of_known_latents
 from gpflow_ilr.linalg.row_chunks import map_rows
 
 __all__ = ["LogisticSoftmaxLikelihood", "BijectiveSoftmaxLikelihood"]
@@ -95,7 +95,7 @@ class AugmentedLikelihood(Likelihood):
     @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         p = self._conditional_mean(X, F)
-        return p - tf.square(p)
+        return label_variance(p)
 
     @inherit_check_shapes
     def _predict_mean_and_var(
@@ -103,7 +103,7 @@ class AugmentedLikelihood(Likelihood):
     ) -> MeanAndVariance:
         # The variance is that of the one-hot label.
         p = self.expected_probabilities(Fmu, Fvar)
-        return p, p - tf.square(p)
+        return p, label_variance(p)
 
     @inherit_check_shapes
     def _predict_log_density(
@@ -122,6 +122,7 @@ class AugmentedLikelihood(Likelihood):
         )
         return evaluate(Fmu, Fvar, Y)
 
+    @after_a_look
     @check_shapes(
         "Fmu: [batch..., L]",
         "Fvar: [batch..., L]",

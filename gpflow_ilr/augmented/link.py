@@ -210,7 +210,7 @@ class LogisticSoftmaxLink:
         log_psi = _log_psi(-m, v)
         Y = tf.cast(Y, log_psi.dtype)
         log_w = tf.constant(np.log(self.class_weights), log_psi.dtype)
-        return tf.linalg.matvec(Y, log_w) + tf.reduce_sum(
+        return tf.reduce_sum(Y * log_w, axis=-1) + tf.reduce_sum(
             Y[..., : self.num_latent_gps] * log_psi, axis=-1
         )
 
@@ -230,8 +230,9 @@ def _check_scaling(num_classes: int, class_scaling: Sequence[float] | None) -> t
 
 
 def _tilt(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-    """The tilt c = √(m² + v), never quite 0; round-off below zero in v is cut."""
-    return tf.sqrt(tf.square(m) + tf.maximum(v, 0.0) + _TINY)
+    """The tilt c = √(m² + v), never quite 0, and finite; round-off below zero in v is cut."""
+    squared = tf.square(m) + tf.maximum(v, 0.0) + _TINY
+    return tf.sqrt(tf.minimum(squared, squared.dtype.max))
 
 
 def _log_psi(m: tf.Tensor, v: tf.Tensor) -> tf.Tensor:

@@ -44,7 +44,7 @@ from gpflow_ilr.augmented.likelihoods import (
     LogisticSoftmaxLikelihood,
 )
 from gpflow_ilr.augmented.sampled import SampledPosterior, SampledPredictions
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, check_seed
 from gpflow_ilr.inputs.kernels import check_columns, independent_kernels
 from gpflow_ilr.inputs.labels import membership
 from gpflow_ilr.inputs.model_parts import check_float, check_function
@@ -167,6 +167,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
         check_count("num_burnin", num_burnin, smallest=0)
         check_count("num_chains", num_chains)
         check_count("thinning", thinning)
+        check_seed(seed)
         check_float(self)
         K, mean = (x.numpy() for x in self._prior())
         sampler = GibbsSampler(self.likelihood.link, self._labels(), K, mean)

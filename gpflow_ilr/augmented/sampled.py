@@ -26,14 +26,15 @@ from scipy.linalg import solve_triangular
 
 from gpflow_ilr.augmented.likelihoods import AugmentedLikelihood
 from gpflow_ilr.augmented.link import LogisticSoftmaxLink
-from gpflow_ilr.expectations import Sobol
-from gpflow_ilr.expectations.logarithms import entropy
+from gpflow_ilr.expectations import Sobol, entropy, label_variance
 from gpflow_ilr.expectations.nodes import average as weighted_average
 from gpflow_ilr.expectations.nodes import log_average
-from gpflow_ilr.inputs.labels import label_rows, label_tensor
+from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.labels import label_rows
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.jitter import absolute_jitter
 from gpflow_ilr.linalg.row_chunks import map_rows
+from gpflow_ilr.models.batches import as_batch
 from gpflow_ilr.models.probabilities import Entropies
 
 __all__ = ["SampledPosterior", "SampledPredictions"]
@@ -257,7 +258,7 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         """
         assert_params_false(self.predict_y, full_cov=full_cov, full_output_cov=full_output_cov)
         p = self._average(Xnew, tf.exp)
-        return p, p - tf.square(p)
+        return p, label_variance(p)
 
     def predict_log_density(
         self, data: RegressionData, full_cov: bool = False, full_output_cov: bool = False
@@ -268,8 +269,8 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         :param full_cov: must be False, as in every GPflow model.
         :param full_output_cov: must be False, as in every GPflow model.
         """
-        X, y = data
-        Y = label_rows(label_tensor(y), self.likelihood.num_classes)
+        X, y = as_batch(data[:2])
+        Y = label_rows(y, self.likelihood.num_classes)
         assert_params_false(
             self.predict_log_density, full_cov=full_cov, full_output_cov=full_output_cov
         )
@@ -290,6 +291,8 @@ class SampledPredictions(metaclass=abc.ABCMeta):
         :param full_cov: draw whole functions instead of independent rows.
         :param full_output_cov: of no effect: latents drawn together are always correlated.
         """
+        if num_samples is not None:
+            check_count("num_samples", num_samples)
         posterior = self.posterior()
         inputs = as_inputs(Xnew, posterior.X.shape[1])
         draws = posterior.draw(inputs, num_samples or 1, full_cov)

@@ -22,6 +22,8 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
+from gpflow_ilr.inputs.counts import check_seed, number_or_nan
+
 __all__ = [
     "KnownScores",
     "Score",
@@ -59,7 +61,7 @@ def check_level(level: float) -> None:
     :param level: the probability with which a set is to hold the true class.
     :raises ValueError: unless it lies strictly between 0 and 1.
     """
-    if not 0.0 < level < 1.0:
+    if not 0.0 < number_or_nan(level) < 1.0:
         raise ValueError(
             f"level must lie strictly between 0 and 1, but is {level!r}. Use 0.9 for sets that miss "
             "one label in ten."
@@ -77,6 +79,8 @@ def check_score(score: str, seed: int | None = None) -> None:
         raise ValueError(
             f"score must be 'adaptive' or 'plain', but is {score!r}. Leave it out for 'adaptive'."
         )
+    if seed is not None:
+        check_seed(seed)
     if seed is not None and score == "plain":
         raise ValueError(
             f"seed={seed!r} is of adaptive scores, and score='plain' draws nothing. Leave it out, or "

@@ -11,6 +11,7 @@ from gpflow import default_float
 from gpflow.base import Module, Parameter
 from gpflow.utilities import positive
 
+from gpflow_ilr.inputs.counts import check_count, check_seed
 from gpflow_ilr.inputs.labels import membership
 
 __all__ = ["MAX_NOISE_RATIO", "NoiseOption", "LabelCode", "bounded"]
@@ -176,7 +177,10 @@ class LabelCode(Module, metaclass=abc.ABCMeta):
 
         :param num_samples: number of draws z ~ N(T[c], V[c]).
         :param seed: seed of the draws.
+        :raises ValueError: if the number of draws or the seed makes no sense.
         """
+        check_count("num_samples", num_samples)
+        check_seed(seed)
         T = self.targets.numpy()
         V = np.broadcast_to(self.noise_variance.numpy(), T.shape)
         C = self.link.numpy()

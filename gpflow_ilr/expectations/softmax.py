@@ -41,6 +41,7 @@ __all__ = [
     "expected_entropy",
     "expected_log_softmax",
     "expected_softmax",
+    "label_variance",
     "logits_at_nodes",
     "predictive_log_density",
     "softmax_variance",
@@ -141,6 +142,14 @@ def logits_at_nodes(
     """
     _, at_nodes, weights = _logits(Fmu, Fvar, C, rule)
     return at_nodes.logits, weights
+
+
+def label_variance(p: tf.Tensor) -> tf.Tensor:
+    """The variance p (1 − p) of the one-hot label, [..., K]: not negative, though p may round above 1.
+
+    :param p: class probabilities, [..., K].
+    """
+    return tf.maximum(p - tf.square(p), 0.0)
 
 
 @check_shapes(

@@ -156,6 +156,11 @@ class ELBOLossLogic:
                 break
         y_true = tf.convert_to_tensor(y_true)
         labels = y_true[:, None] if y_true.shape.rank == 1 else y_true
+        if not labels.shape[:1].is_compatible_with(y_pred.shape[:1]):
+            raise ValueError(
+                f"Every row needs one label, but y_pred has shape {y_pred.shape.as_list()} and y_true "
+                f"{y_true.shape.as_list()}. Pass as many labels as rows."
+            )
         rows = label_rows(labels, num_classes, dtype=y_pred.dtype)
         if hasattr(y_pred, LOGARITHM):
             return -tf.reduce_sum(rows * getattr(y_pred, LOGARITHM), axis=-1)

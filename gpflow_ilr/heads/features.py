@@ -166,6 +166,8 @@ def _arrays(dataset: Any) -> tuple[Any, ...]:
         raise ValueError(f"{_WANTED}, but has {len(dataset)} parts.")
     X, y = dataset[0], np.asarray(dataset[1])
     num_rows = _num_rows(X)
+    if y.ndim == 0:
+        raise ValueError(f"Every row of X needs one label, but y is {dataset[1]!r}. Pass a list.")
     if num_rows != len(y):
         several = isinstance(X, list) and num_rows > 0 and np.ndim(X[0]) > 1
         raise ValueError(
@@ -183,14 +185,24 @@ def _num_rows(X: Any) -> int:
     :raises ValueError: if these differ.
     """
     if not isinstance(X, (dict, tuple)):
-        return len(X)
-    counts = {len(array) for array in tf.nest.flatten(X)}
+        return _length(X)
+    counts = {_length(array) for array in tf.nest.flatten(X)}
     if len(counts) != 1:
         raise ValueError(
             "X has several inputs, which need as many rows each, at least one input, but they have "
             f"{sorted(counts)} rows."
         )
     return counts.pop()
+
+
+def _length(array: Any) -> int:
+    try:
+        return len(array)
+    except TypeError:
+        raise ValueError(
+            f"X must be an array of rows, or a dictionary or tuple of such arrays, but has {array!r}. "
+            "Pass what the network takes."
+        ) from None
 
 
 def _some(X: Any, rows: Any) -> Any:

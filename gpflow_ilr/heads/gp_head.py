@@ -317,8 +317,9 @@ class HeadLogic(GPLayerLogic):
 
 
 def _parts(parts: Sequence[str]) -> tuple[str, ...]:
-    parts = (parts,) if isinstance(parts, str) else tuple(parts)
-    unknown = [part for part in parts if part not in PARTS]
+    several = isinstance(parts, Sequence) and not isinstance(parts, str)
+    parts = tuple(parts) if several else (parts,)
+    unknown = [part for part in parts if part not in tuple(PARTS)]
     if unknown:
         raise ValueError(f"frozen may hold {tuple(PARTS)}, but it holds {unknown[0]!r}.")
     return parts

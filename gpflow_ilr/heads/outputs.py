@@ -25,7 +25,8 @@ def check_outputs(outputs: Any) -> Outputs:
     :param outputs: a name of :data:`OUTPUTS`, or several.
     :raises ValueError: if there is none, or another name among them.
     """
-    names: Sequence[Any] = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    several = isinstance(outputs, Sequence) and not isinstance(outputs, str)
+    names: Sequence[Any] = outputs if several else (outputs,)
     unknown = [name for name in names if name not in OUTPUTS]
     if unknown or not names:
         raise ValueError(

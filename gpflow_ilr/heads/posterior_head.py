@@ -69,8 +69,15 @@ class PosteriorLogic(GPLayerLogic):
         super().__init__(**{"autocast": False, "trainable": False, **layer})
         self.num_classes = num_classes
         self.num_inducing = check_count("num_inducing", num_inducing)
-        self.num_latent_gps = num_classes - 1 if num_latent_gps is None else num_latent_gps
-        self.num_roots = num_roots
+        self.num_latent_gps = num_classes - 1
+        if num_latent_gps is not None:
+            self.num_latent_gps = check_count("num_latent_gps", num_latent_gps)
+        self.num_roots = check_count("num_roots", num_roots)
+        if num_roots not in (1, self.num_latent_gps):
+            raise ValueError(
+                f"num_roots must be 1 or {self.num_latent_gps}, the number of latents, but is "
+                f"{num_roots}. Leave it out for latents that share their covariance."
+            )
         self.mixing = mixing
         self.outputs = check_outputs(outputs)
         self._set_gp_options(kernel, nodes, gp_dtype, jitter)

@@ -22,6 +22,7 @@ from gpflow_ilr.expectations import (
     NodeRule,
     expected_log_softmax,
     expected_softmax,
+    label_variance,
     predictive_log_density,
     rule_or_default,
 )
@@ -85,7 +86,7 @@ class SoftmaxOfLatents(Likelihood):
     @inherit_check_shapes
     def _conditional_variance(self, X: TensorType, F: TensorType) -> tf.Tensor:
         pi = self._conditional_mean(X, F)
-        return pi - tf.square(pi)
+        return label_variance(pi)
 
     @inherit_check_shapes
     def _predict_mean_and_var(
@@ -94,7 +95,7 @@ class SoftmaxOfLatents(Likelihood):
         # The variance is that of the one-hot label; Var[π] is
         # gpflow_ilr.expectations.softmax_variance.
         p = expected_softmax(Fmu, Fvar, self.link, self.nodes)
-        return p, p - tf.square(p)
+        return p, label_variance(p)
 
     @inherit_check_shapes
     def _predict_log_density(

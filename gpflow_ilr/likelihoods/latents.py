@@ -16,7 +16,7 @@ import tensorflow as tf
 from gpflow.config import default_float
 from gpflow.likelihoods import Likelihood
 
-__all__ = ["of_known_latents"]
+__all__ = ["after_a_look", "of_known_latents"]
 
 Class = TypeVar("Class", bound=type[Likelihood])
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -41,18 +41,23 @@ def of_known_latents(likelihood: Class) -> Class:
         float.
     """
     for name in METHODS:
-        setattr(likelihood, name, _after_a_look(getattr(Likelihood, name)))
+        setattr(likelihood, name, after_a_look(getattr(Likelihood, name)))
     return likelihood
 
 
-def _after_a_look(method: Method) -> Method:
-    names = [n for n in inspect.signature(method).parameters if n in ("F", "Fmu", "Fvar")]
+def after_a_look(method: Method) -> Method:
+    """A method of a likelihood that looks at the latents F, or Fmu and Fvar, before it does anything.
+
+    :param method: with arguments of these names.
+    """
+    _, *arguments = inspect.signature(method).parameters
+    names = {n: place for place, n in enumerate(arguments) if n in ("F", "Fmu", "Fvar")}
 
     @tf.autograph.experimental.do_not_convert  # two seconds at the first trace, for the same graph
     @functools.wraps(method)
     def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
         given = list(args)
-        for place, name in enumerate(names, start=1):  # after X
+        for name, place in names.items():
             if place < len(given):
                 given[place] = _as_latents(self, given[place], name)
             elif name in kwargs:
@@ -65,7 +70,10 @@ def _after_a_look(method: Method) -> Method:
 def _as_latents(likelihood: Any, F: Any, name: str) -> Any:
     """Latents [..., L] of the likelihood's dtype."""
     if not tf.is_tensor(F):
-        F = _as_array(F, name, may_be_infinite=likelihood.link_dtype is None)
+        # log_prob of F has limits where a link bounds probabilities; means and variances have none.
+        F = _as_array(F, name, may_be_infinite=name == "F" and likelihood.link_dtype is None)
+        if name == "F" and likelihood.num_latent_gps == likelihood.num_classes:
+            _check_one_is_left(F)
         _check_columns(likelihood, F, name)
         return tf.constant(F, likelihood.link_dtype)
     _check_columns(likelihood, F, name)
@@ -98,6 +106,14 @@ def _as_array(F: Any, name: str, may_be_infinite: bool) -> np.ndarray:
             f"{name} must be {rule}, but an entry is {values[wrong][0]}. Repair or drop such rows."
         )
     return values
+
+
+def _check_one_is_left(F: np.ndarray) -> None:
+    """Refuse rows where all classes vanish: their probabilities are 0/0."""
+    if np.any(np.all(np.isneginf(F), axis=-1)):
+        raise ValueError(
+            "F must be finite in one latent at least, but is −inf in all of a row. Repair or drop it."
+        )
 
 
 def _check_columns(likelihood: Any, F: Any, name: str) -> None:

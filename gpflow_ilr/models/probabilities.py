@@ -16,9 +16,15 @@ from check_shapes import check_shapes
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.conditionals.util import sample_mvn
 
-from gpflow_ilr.expectations import Sobol, expected_entropy, expected_softmax, softmax_variance
+from gpflow_ilr.expectations import (
+    Sobol,
+    expected_entropy,
+    expected_softmax,
+    label_variance,
+    softmax_variance,
+)
 from gpflow_ilr.expectations.logarithms import entropy
-from gpflow_ilr.inputs.counts import check_count
+from gpflow_ilr.inputs.counts import check_count, number_or_nan
 from gpflow_ilr.inputs.rows import as_inputs
 from gpflow_ilr.linalg.inverse_factors import finite_or_error
 from gpflow_ilr.linalg.jitter import safe_jitter
@@ -97,7 +103,7 @@ def predict_y(
         )
     mean, var = self.predict_marginals(Xnew)
     p = expected_softmax(mean, var, self.likelihood.link, self.likelihood.nodes)
-    return p, p - tf.square(p)
+    return p, label_variance(p)
 
 
 def predict_y_of_code(
@@ -126,7 +132,7 @@ def predict_y_of_code(
     noise = tf.matmul(p, code.noise_variance) if code.depends_on_class else code.noise_variance
     noisy = var + tf.square(code.scale) * noise
     p = expected_softmax(mean, noisy, self.likelihood.link, self.likelihood.nodes)
-    return p, p - tf.square(p)
+    return p, label_variance(p)
 
 
 def predict_probability_variance(self: PredictsLatents, Xnew: InputData) -> tf.Tensor:
@@ -213,8 +219,8 @@ def predict_credible_interval(
     :param Xnew: [..., N, D].
     :param level: in (0, 1).
     """
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie strictly between 0 and 1, but is {level!r}.")
+    if not 0.0 < number_or_nan(level) < 1.0:
+        raise ValueError(f"level must lie strictly between 0 and 1, but is {level!r}. Try 0.95.")
     mean, var = self.predict_marginals(Xnew)
     link = self.likelihood.link
     nodes, _ = Sobol(_INTERVAL_NODES)(mean.shape[-1], mean.dtype)

@@ -121,10 +121,11 @@ def merge_classes(self: ConjugateClassifier, labels: Sequence[int]) -> list[int]
     :raises ValueError: if there is no such class, or only one would remain.
     """
     check_float(self)
-    merged = sorted(set(_check_labels(self, labels)))
+    several = isinstance(labels, (Sequence, np.ndarray)) and np.ndim(labels) == 1
+    merged = sorted(set(_check_labels(self, labels))) if several else []
     K = self.code.num_classes
     if len(merged) < 2:
-        raise ValueError(f"labels must be two classes or more, but is {labels!r}.")
+        raise ValueError(f"labels must be two classes or more, but is {labels!r}. Pass a list.")
     _check_remaining(K - len(merged) + 1)
     kept = [k for k in range(K) if k not in merged[1:]]
     places = [kept.index(merged[0] if k in merged else k) for k in range(K)]

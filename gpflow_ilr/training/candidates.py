@@ -16,6 +16,7 @@ import tensorflow as tf
 from gpflow.base import InputData, MeanAndVariance
 from gpflow.models import SVGP
 
+from gpflow_ilr.expectations import label_variance
 from gpflow_ilr.inputs.scaling import Scaling
 from gpflow_ilr.training.report import Report, Trial
 from gpflow_ilr.training.settings import Setting
@@ -117,7 +118,7 @@ class Mixture(tf.Module):
         """
         parts = zip(self.shares, self.models, strict=True)
         p = tf.add_n([share * model.predict_y(Xnew)[0] for share, model in parts])
-        return p, p - tf.square(p)
+        return p, label_variance(p)
 
 
 class Candidates:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from gpflow_ilr.sklearn import ILRClassifier
 from gpflow_ilr.training import fit_auto
 from tests.fuzz import awkward
+from tests.fuzz.answers import Draw, Entry
 
 __all__ = ["AUTO_ENTRIES", "FITTED_ENTRIES", "NAMES", "estimator", "fitted", "named_labels"]
 
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 NAMES = np.array(["ant", "bee", "cat"])
 
 
@@ -107,6 +107,16 @@ def _of_new_rows(draw: Draw) -> Any:
     return fitted(draw(st.booleans())).predict_proba(_new_rows(draw))
 
 
+def _logarithms_of_new_rows(draw: Draw) -> None:
+    answer = fitted(draw(st.booleans())).predict_log_proba(_new_rows(draw))
+    assert np.all(answer <= 1e-12)  # −∞ where a probability underflows
+
+
+def _classes_of_new_rows(draw: Draw) -> None:
+    made = fitted(draw(st.booleans()))
+    assert np.all(np.isin(made.predict(_new_rows(draw)), made.classes_))
+
+
 def _with_new_rows(draw: Draw) -> Any:
     made, n = fitted(draw(st.booleans())), draw(awkward.SIZES)
     classes = draw(st.sampled_from([None, None, NAMES, [0, 1], ["dog"], 3, [np.nan]]))
@@ -118,19 +128,21 @@ def _with_new_rows(draw: Draw) -> Any:
 def _sets(draw: Draw) -> None:
     made, n = fitted(draw(st.booleans())), draw(awkward.SIZES)
     X_cal, y_cal = draw(awkward.rows(n, 2)), draw(named_labels(n))
-    level = draw(st.sampled_from([0.9, 0.5, 1.0, 0.0, "a", np.nan, None]))
-    sets = made.predict_set(_new_rows(draw), X_cal, y_cal, level=level)
+    sets = made.predict_set(_new_rows(draw), X_cal, y_cal, level=draw(awkward.LEVELS))
     assert sets.dtype == bool
     assert sets.shape[1] == len(made.classes_)
 
 
-AUTO_ENTRIES: dict[str, Callable[[Draw], Any]] = {
-    "fit_auto": _fit_auto,
-    "ILRClassifier.fit": _predicted,
-    "ILRClassifier.partial_fit": _partial_fit,
+AUTO_ENTRIES: dict[str, Entry] = {
+    "training.fit_auto": _fit_auto,
+    "sklearn.ILRClassifier": _predicted,
+    "sklearn.ILRClassifier.fit": _predicted,
+    "sklearn.ILRClassifier.partial_fit": _partial_fit,
 }
-FITTED_ENTRIES: dict[str, Callable[[Draw], Any]] = {
-    "ILRClassifier.predict_proba": _of_new_rows,
-    "ILRClassifier.partial_fit": _with_new_rows,
-    "ILRClassifier.predict_set": _sets,
+FITTED_ENTRIES: dict[str, Entry] = {
+    "sklearn.ILRClassifier.predict_proba": _of_new_rows,
+    "sklearn.ILRClassifier.predict_log_proba": _logarithms_of_new_rows,
+    "sklearn.ILRClassifier.predict": _classes_of_new_rows,
+    "sklearn.ILRClassifier.partial_fit": _with_new_rows,
+    "sklearn.ILRClassifier.predict_set": _sets,
 }

@@ -15,14 +15,23 @@ import pandas as pd
 import tensorflow as tf
 from hypothesis import strategies as st
 
+import gpflow_ilr as gi
+
 __all__ = [
     "CLASSES",
+    "LEVELS",
+    "NUMBERS",
+    "SEEDS",
+    "SEEDS_GIVEN",
     "SIZES",
     "counts",
     "inducing",
     "kernels",
     "labels",
     "latents",
+    "mean_functions",
+    "nodes",
+    "probabilities",
     "rows",
     "weights",
 ]
@@ -49,6 +58,9 @@ KERNELS = [
     ]
 ]
 SEEDS = st.integers(0, 99)
+SEEDS_GIVEN = st.sampled_from([0, 0, 0, 7, np.int64(3), -1, 2.5, "a", None])
+LEVELS = st.sampled_from([0.9, 0.9, 0.5, 1e-9, 1 - 1e-12, 1.0, 0.0, -1, 2, "a", np.nan, None])
+NUMBERS = st.sampled_from([0.5, 0.99, 1e-6, 1e-30, 1e30, 0.0, 1.0, -1.0, np.nan, np.inf, "a", None])
 
 
 def _with(place: Any, value: Any) -> Callable[[np.ndarray], np.ndarray]:
@@ -249,3 +261,48 @@ def latents(draw: Any, num_latents: int) -> tuple[Any, Any]:
     ]
     form = draw(st.sampled_from(forms))
     return form(mean), form(variance)
+
+
+def mean_functions(num_latents: int) -> st.SearchStrategy[Any]:
+    """A mean function, mostly none."""
+    f, L = gpflow.functions, max(num_latents, 1)
+    return st.sampled_from(
+        [
+            *[None] * 4,
+            f.Zero(),
+            f.Constant(0.3),
+            f.Constant(np.full(L, 1e5)),
+            f.Constant(np.ones(L + 1)),
+            f.Constant(1e30),
+            "zero",
+            1.0,
+        ]
+    )
+
+
+def nodes() -> st.SearchStrategy[Any]:
+    """A node rule, mostly none."""
+    rules = [gi.Sobol(2), gi.Sobol(64), gi.GaussHermite(3), gi.MonteCarlo(5, seed=0)]
+    return st.sampled_from([*[None] * 4, *rules, gi.Sobol, 64, "sobol"])
+
+
+@st.composite
+def probabilities(draw: Any, num_classes: int) -> Any:
+    """Class probabilities, about [N, K]."""
+    p = np.random.default_rng(draw(SEEDS)).dirichlet(np.ones(num_classes), draw(SIZES))
+    forms: list[Callable[[np.ndarray], Any]] = [
+        *[lambda p: p] * 4,
+        lambda p: p.astype(np.float32),
+        lambda p: p.tolist(),
+        lambda p: tf.constant(p),
+        lambda p: pd.DataFrame(p),
+        lambda p: np.eye(num_classes)[np.argmax(p, axis=1)],
+        lambda p: 1e30 * p,
+        lambda p: p - 0.5,
+        lambda p: np.log(p),
+        lambda p: p[:0],
+        lambda p: p[0],
+        lambda p: np.nan * p,
+        lambda p: None,
+    ]
+    return draw(st.sampled_from(forms))(p)

@@ -1,14 +1,17 @@
 """Whatever is put in, probabilities come out, or a sentence: never NaN, never TensorFlow's own words.
 
-The usual run has 300 examples. A test of 5,000 is marked slow, and runs only when it is asked for, by
-``pytest -m fuzz`` or ``-m slow``.
+The usual run has a plain example of every entry, and an awkward one of those that take hundredths of a
+second. A test of 5,000 is marked slow, and runs only when it is asked for, by ``pytest -m fuzz`` or
+``-m slow``.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import traceback
 import warnings
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from check_shapes.exceptions import ShapeMismatchError
-from hypothesis import given, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 import gpflow_ilr
@@ -25,7 +28,12 @@ from tests.fuzz.entries import ENTRIES, SLOW_ENTRIES
 from tests.fuzz.limits import LIMIT_SECONDS, at_most
 from tests.fuzz.one_awkward import ONE_AWKWARD, SLOW_ONE_AWKWARD, Call
 
-NUM_EXAMPLES = 300
+PYTHONS_OWN = re.compile(
+    "not supported between|unsupported operand|object is not|has no attribute|positional argument"
+    "|unexpected keyword|cannot be interpreted|is ambiguous|not iterable|in user code"
+)
+"""What Python, NumPy and TensorFlow say of what they meet, wherever they are called."""
+REFUSALS = (ValueError, TypeError, NotImplementedError)  # the last for what a model cannot have
 PACKAGE = str(Path(gpflow_ilr.__file__).parent)
 
 
@@ -38,7 +46,8 @@ def is_a_sentence(error: Exception) -> bool:
         return True
     place = traceback.extract_tb(error.__traceback__)[-1].filename
     words = len(re.findall(r"\w+", message))
-    return isinstance(error, (ValueError, TypeError)) and words >= 6 and place.startswith(PACKAGE)
+    ours = place.startswith(PACKAGE) and not PYTHONS_OWN.search(message)
+    return isinstance(error, REFUSALS) and words >= 6 and ours
 
 
 def check(entry: Callable[[Any], Any], draw: Any) -> None:
@@ -56,21 +65,9 @@ def check(entry: Callable[[Any], Any], draw: Any) -> None:
 
 
 def check_probabilities(p: np.ndarray) -> None:
-    rounding = 1e-12 if p.dtype == np.float64 else 1e-6
+    rounding = 1e-12 if p.dtype == np.float64 else 1e-5
     assert np.all((p >= 0.0) & (p <= 1.0 + rounding)), p
     np.testing.assert_allclose(np.sum(p, axis=-1), 1.0, rtol=0, atol=rounding)
-
-
-@settings(max_examples=NUM_EXAMPLES)
-@given(name=st.sampled_from(sorted(ENTRIES)), data=st.data())
-def test_awkward_inputs_give_probabilities_or_a_sentence(name: str, data: Any) -> None:
-    check(ENTRIES[name], data.draw)
-
-
-@settings(max_examples=max(NUM_EXAMPLES // 20, 1))
-@given(name=st.sampled_from(sorted(SLOW_ENTRIES)), data=st.data())
-def test_what_chooses_its_model_gives_probabilities_or_a_sentence(name: str, data: Any) -> None:
-    check(SLOW_ENTRIES[name], data.draw)
 
 
 def check_name(call: Call, draw: Any) -> None:
@@ -92,44 +89,51 @@ def check_name(call: Call, draw: Any) -> None:
     assert of_a_matrix or re.search(call.name, sentence), sentence
 
 
-@settings(max_examples=NUM_EXAMPLES // 2)
-@given(name=st.sampled_from(sorted(ONE_AWKWARD)), data=st.data())
-def test_a_sentence_names_the_one_argument_that_is_awkward(name: str, data: Any) -> None:
-    check_name(ONE_AWKWARD[name], data.draw)
+def run(name: str, check: Callable[[Any], None], num_examples: int) -> None:
+    """So many examples of one entry, the same ones each time; the first is a plain one."""
+
+    @seed(zlib.crc32(name.encode()))
+    @settings(max_examples=num_examples)
+    @given(data=st.data())
+    def examples(data: Any) -> None:
+        check(data.draw)
+
+    examples()
 
 
-@settings(max_examples=max(NUM_EXAMPLES // 20, 1))
-@given(name=st.sampled_from(sorted(SLOW_ONE_AWKWARD)), data=st.data())
-def test_what_chooses_its_model_names_it_too(name: str, data: Any) -> None:
-    check_name(SLOW_ONE_AWKWARD[name], data.draw)
+@pytest.mark.parametrize("name", sorted(ENTRIES))
+def test_awkward_inputs_give_probabilities_or_a_sentence(name: str) -> None:
+    run(name, lambda draw: check(ENTRIES[name], draw), 2)
 
 
-def parts(entries: dict[str, Any], check: Any, num_examples: int, num_parts: int) -> list[Any]:
-    """Some of the entries, by turns, with some of the examples, so that no test takes long."""
-    names = sorted(entries)
-    return [
-        ({name: entries[name] for name in names[part::num_parts]}, check, num_examples // num_parts)
-        for part in range(num_parts)
-    ]
+@pytest.mark.parametrize("name", sorted(SLOW_ENTRIES))
+def test_what_takes_longer_gives_probabilities(name: str) -> None:
+    run(name, lambda draw: check(SLOW_ENTRIES[name], draw), 1)
+
+
+@pytest.mark.parametrize("name", sorted(ONE_AWKWARD))
+def test_a_sentence_names_the_one_argument_that_is_awkward(name: str) -> None:
+    run(name, lambda draw: check_name(ONE_AWKWARD[name], draw), 4)
+
+
+TABLES = [
+    (ENTRIES, check, 3500),
+    (SLOW_ENTRIES, check, 500),
+    (ONE_AWKWARD, check_name, 750),
+    (SLOW_ONE_AWKWARD, check_name, 250),
+]
+"""What is called, what an answer is held to, and how many of 5,000 examples there are of all of it."""
+SHARES = [
+    pytest.param(table[name], check, math.ceil(total / len(table)), id=f"{number}-{name}")
+    for number, (table, check, total) in enumerate(TABLES)
+    for name in sorted(table)
+]
 
 
 @pytest.mark.slow
 @pytest.mark.fuzz
-@pytest.mark.parametrize(
-    ("entries", "check", "num_examples"),
-    [
-        *parts(ENTRIES, check, 5000, 10),
-        *parts(ONE_AWKWARD, check_name, 2500, 5),
-        *parts(SLOW_ENTRIES, check, 250, 1),
-        *parts(SLOW_ONE_AWKWARD, check_name, 250, 4),
-    ],
-)
-def test_five_thousand_examples_are_answered_like_three_hundred(
-    entries: dict[str, Any], check: Callable[[Any, Any], None], num_examples: int
+@pytest.mark.parametrize(("entry", "check", "num_examples"), SHARES)
+def test_five_thousand_examples_are_answered_like_the_few(
+    entry: Any, check: Callable[[Any, Any], None], num_examples: int, request: pytest.FixtureRequest
 ) -> None:
-    @settings(max_examples=num_examples)
-    @given(name=st.sampled_from(sorted(entries)), data=st.data())
-    def examples(name: str, data: Any) -> None:
-        check(entries[name], data.draw)
-
-    examples()
+    run(request.node.name, lambda draw: check(entry, draw), num_examples)

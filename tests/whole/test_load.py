@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -18,7 +19,7 @@ import pytest
 import tensorflow as tf
 
 from gpflow_ilr import saving
-from gpflow_ilr.models import ILRGPR, ILRSGPR
+from gpflow_ilr.models import ILRGPR, ILRNNGPR, ILRSGPR, ILRSVGP
 from gpflow_ilr.sklearn import ILRClassifier
 from tests.linalg.memory import resident_bytes
 from tests.whole.test_guard import MODELS, K, X, Y, Z, kernel, name_of
@@ -47,18 +48,29 @@ def test_threads_on_one_model_equal_one_thread(case: Any) -> None:
     check_threads(lambda batch: model.predict_y(batch)[0])
 
 
-@pytest.mark.parametrize("cls", [ILRGPR, ILRSGPR])
-def test_threads_on_one_posterior_equal_one_thread(cls: Any) -> None:
-    inducing = [Z] if cls is ILRSGPR else []
-    posterior = cls((X, Y), kernel(), *inducing, num_classes=K).posterior()
-    check_threads(lambda batch: posterior.predict_y(batch)[0])
-    compiled = tf.function(lambda batch: posterior.predict_y(batch)[0], autograph=False)
+def cases(*classes: type) -> Any:
+    some = [case for case in MODELS if case.cls in classes]
+    assert len(some) == len(classes)
+    return pytest.mark.parametrize("case", some, ids=name_of)
+
+
+@cases(ILRGPR, ILRSGPR, ILRNNGPR, ILRSVGP)
+def test_threads_on_one_posterior_equal_one_thread(case: Any) -> None:
+    posterior = case.build().posterior()
+
+    def predict(batch: Any) -> tf.Tensor:
+        if hasattr(posterior, "predict_y"):
+            return posterior.predict_y(batch)[0]
+        return tf.concat(posterior.predict_f(batch), axis=-1)  # that of an SVGP knows latents only
+
+    check_threads(predict)
+    compiled = tf.function(predict, autograph=False)
     check_threads(lambda batch: compiled(tf.constant(batch)))
 
 
-def test_threads_on_one_saved_model_equal_one_thread(tmp_path: Path) -> None:
-    model = ILRSGPR((X, Y), kernel(), Z, num_classes=K)
-    saving.export_saved_model(model, tmp_path / "model")
+@cases(ILRSGPR, ILRSVGP)
+def test_threads_on_one_saved_model_equal_one_thread(case: Any, tmp_path: Path) -> None:
+    saving.export_saved_model(case.build(), tmp_path / "model")
     loaded = tf.saved_model.load(os.fspath(tmp_path / "model"))
     check_threads(lambda batch: loaded.predict_proba(tf.constant(batch))["probabilities"])
 
@@ -75,12 +87,19 @@ def growth(work: Callable[[], Any], warm_up: int, repetitions: int) -> float:
     """By what share the memory of the process grows while work is done again and again."""
     for _ in range(warm_up):
         work()
-    gc.collect()
-    before = resident_bytes()
+    before = _bytes_in_use()
     for _ in range(repetitions):
         work()
+    return _bytes_in_use() / before - 1.0
+
+
+def _bytes_in_use() -> int:
+    """What is left when garbage is collected and the allocator has given back what is free."""
     gc.collect()
-    return resident_bytes() / before - 1.0
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+    if trim is not None:
+        trim(0)
+    return resident_bytes()
 
 
 @pytest.mark.slow
@@ -89,17 +108,18 @@ def test_ten_thousand_predictions_leave_no_memory_behind() -> None:
     posterior = model.posterior()
     batch = BATCHES[0]
     compiled = tf.function(posterior.predict_y, autograph=False)
-    # A call outside a graph takes thirty times as long, so there are fewer, which may leave less.
+    # A call outside a graph takes twenty times as long, so there are fewer, which may leave less. (Of
+    # 400 calls a memory of one gigabyte grew by 1e-4, all of it in the first hundred.)
     for predict, count, most in (
-        (compiled, 9_400, 0.05),
-        (posterior.predict_y, 300, 0.015),
-        (model.predict_y, 300, 0.015),
+        (compiled, 9_800, 0.05),
+        (posterior.predict_y, 100, 0.005),
+        (model.predict_y, 100, 0.005),
     ):
-        assert growth(lambda predict=predict: predict(batch), 50, count) < most
+        assert growth(lambda predict=predict: predict(batch), 20, count) < most
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cls", [ILRGPR, ILRSGPR])
+@pytest.mark.parametrize("cls", [ILRGPR, ILRSGPR, ILRNNGPR])
 def test_a_thousand_updates_leave_no_memory_behind(cls: Any) -> None:
     inducing = [Z] if cls is ILRSGPR else []
     model = cls((X, Y), gpflow.kernels.SquaredExponential(), *inducing, num_classes=K)
@@ -108,7 +128,9 @@ def test_a_thousand_updates_leave_no_memory_behind(cls: Any) -> None:
         model.update(BATCHES[0], [0, 1, 2])
         model.forget(BATCHES[0], [0, 1, 2])
 
-    assert growth(work, 50, 1_000) < 0.05
+    # Five hundred that add rows and as many that remove them; each may leave as much as of a thousand
+    # pairs, which take twice as long.
+    assert growth(work, 20, 500) < 0.025
 
 
 # Seeds
@@ -122,7 +144,8 @@ tf.config.threading.set_inter_op_parallelism_threads(threads)
 import warnings
 warnings.simplefilter("ignore")
 import gpflow_ilr as gi
-from gpflow_ilr.training import fit
+from gpflow_ilr.sklearn import ILRClassifier
+from gpflow_ilr.training import few_rows, fit
 from tests.whole.test_guard import K, X, XNEW, Y, Z, kernel
 sgpr = gi.ILRSGPR((X, Y), kernel(), gi.kmeans_plusplus(X, 4, seed=1), num_classes=K)
 fit(sgpr, max_iterations=3, seed=1)
@@ -130,7 +153,16 @@ svgp = gi.ILRSVGP(kernel(), Z, num_classes=K, num_data=9)
 fit(svgp, (X, Y), method="adam", max_iterations=3, batch_size=4, seed=1)
 lsm = gi.LogisticSoftmaxGP((X, Y), kernel(), num_classes=K)
 lsm.sample(num_samples=3, num_burnin=3, num_chains=2, seed=1)
-print(json.dumps([m.predict_y(XNEW)[0].numpy().tolist() for m in (sgpr, svgp, lsm)]))
+# The estimator tries planes in one scaling, ten natural gradients from them and the mixture, and takes
+# all the time that it wants: no clock decides what it tries.
+few_rows.FAMILIES, few_rows.LINEAR_FAMILIES = {}, (few_rows.LINEAR,)
+few_rows.suitable_scalings = lambda X: ["standardised"]
+few_rows.MAX_STEPS = few_rows.CHECK_EVERY
+rows = np.random.default_rng(0).standard_normal((60, 2))
+labels = (rows[:, 0] > 0.0).astype(int) + (rows[:, 1] > 0.5)
+estimator = ILRClassifier(time_limit=1e6, random_state=1).fit(rows, labels)
+found = [m.predict_y(XNEW)[0].numpy().tolist() for m in (sgpr, svgp, lsm)]
+print(json.dumps([*found, estimator.predict_proba(XNEW).tolist()]))
 """
 
 
