@@ -180,3 +180,13 @@ def test_tables_have_means_and_errors_of_the_seeds_that_all_have_finished(
         f"| {name} | .900 ± .000 | {nll} | .900 ± .000 | .900 ± .000 / – | .900 ± .000 / – | 7 |"
         for name, nll in (("softmax", ".150 ± .050"), ("SNGP", ".400 ± .100"))
     ]
+
+
+def test_the_tables_of_the_docs_are_those_of_the_kept_lines(
+    heads: ModuleType, capsys: pytest.CaptureFixture
+) -> None:
+    run(heads, "--report", *sorted((FOLDER / "results").glob("heads-*.jsonl")))
+    page = (FOLDER.parents[1] / "docs" / "measured.md").read_text(encoding="utf-8").splitlines()
+    lines = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert len(lines) > 30
+    assert not [line for line in lines if line not in page]
