@@ -2,11 +2,13 @@
 
 Eight of ten classes are known; the unknown inputs are the two others, and known rows with shuffled
 pixels. AUROC: the probability that an unknown row has a larger entropy (or epistemic entropy) than a
-known one. Every contestant has the same number of tries, of which the NLL of validation rows chooses;
-the same rows choose temperature, λ, noise and scales. Mean ± standard error over seeds, each with its
-own split and networks. Last-layer Laplace is the full Gauss–Newton posterior, written out in
-``peers_of_heads.py``, and once more by laplace-torch where that is installed. Data: scikit-learn's
-digits, or ``--fashion PATH`` of a subset of Fashion-MNIST (arrays X_train, y_train, X_test, y_test).
+known one. Every setting of a contestant (``SETTINGS``) has the same number of tries, of which the NLL
+of validation rows chooses; the same rows choose temperature, λ, noise and scales. Mean ± standard error
+over seeds, each with its own split and networks. Last-layer Laplace is the full Gauss–Newton posterior,
+written out in ``peers_of_heads.py``, and once more by laplace-torch where that is installed. Data:
+scikit-learn's digits, or ``--fashion PATH`` of a subset of Fashion-MNIST (arrays X_train, y_train,
+X_test, y_test). ``--json FILE`` keeps a line for each seed and contestant, and goes on where it was
+stopped; ``--report FILE ...`` prints the tables of such files.
 """
 
 import os
@@ -14,63 +16,73 @@ import os
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import argparse
-import time
+import tempfile
+import zlib
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import keras
 import laplace_torch
 import numpy as np
+from choosing import Found, Predict, Prediction, chosen, clock
+from machine import machine, now
 from peers_of_heads import (
-    Predict,
-    Prediction,
     dropout,
     ensemble,
-    entropy,
     laplace_by_torch,
     last_layer_laplace,
-    nll,
     of_logits,
     sngp,
+    sngp_layer,
     softmax_network,
     temperature_of,
     trained,
+    with_new_layer,
 )
-from sklearn.datasets import load_digits
-from sklearn.metrics import roc_auc_score
-from sklearn.model_selection import train_test_split
+from scores_of_heads import kept, scores, tables
+from sets_of_heads import K, Rows, split
 
-from gpflow_ilr import metrics
 from gpflow_ilr.heads.polishing import ROW_WEIGHTS
 from gpflow_ilr.keras import ClosedFormHead, ELBOLoss, GPHead, with_earlier_layers
 
-K = 8
-KINDS = ("softmax", "ensemble", "dropout", "sngp", "laplace", "layers", "draws", "heads")
-MODES = {"elbo": "ELBO", "draw": "draws"}
-Rows = tuple[np.ndarray, np.ndarray]
-
-
-def mlp(spectral: bool = False, rate: float = 0.0) -> Any:
-    wrap = keras.layers.SpectralNormalization if spectral else lambda layer: layer
-    layers: list[Any] = [keras.layers.Input((64,))]
-    for units in (64, 32):
-        layers.append(wrap(keras.layers.Dense(units, activation="relu")))
-        if rate:
-            layers.append(keras.layers.Dropout(rate))
-    return keras.Sequential(layers)
-
-
-def cnn(spectral: bool = False, rate: float = 0.0) -> Any:
-    wrap = keras.layers.SpectralNormalization if spectral else lambda layer: layer
-    layers: list[Any] = [keras.layers.Input((28, 28, 1))]
-    for filters in (16, 32):
-        convolution = keras.layers.Conv2D(filters, 3, strides=2, activation="relu", padding="same")
-        layers.append(wrap(convolution))
-    layers += [keras.layers.Flatten(), wrap(keras.layers.Dense(64, activation="relu"))]
-    if rate:
-        layers.append(keras.layers.Dropout(rate))
-    return keras.Sequential(layers)
+KINDS = {
+    "softmax": ("softmax", "softmax, temperature"),
+    "heads": (
+        "ClosedFormHead",
+        "ClosedFormHead, polished",
+        "ClosedFormHead, earlier layers",
+        "ClosedFormHead, earlier layers, polished",
+    ),
+    "laplace": ("last-layer Laplace", "last-layer Laplace, earlier layers"),
+    "torch": ("last-layer Laplace, laplace-torch",),
+    "sngp": ("SNGP", "SNGP, earlier layers"),
+    "layers": ("GPHead, ELBO", "GPHead, ELBO, calibrated", "GPHead, code, collapsed"),
+    "ensemble": ("ensemble of 5",),
+    "dropout": ("MC dropout",),
+    "draws": ("GPHead, draws", "GPHead, draws, calibrated"),
+}
+PACKAGES = ("gpflow_ilr", "gpflow", "tensorflow", "keras", "numpy", "scikit-learn", "torch")
+RATES, SHARES = (3e-3, 1e-3, 1e-2), (1.0, 0.5, 2.0)
+LAPLACE = {"precision": (10.0, 1.0, 100.0)}  # of .1, 1 and 10 each seed had chosen 10
+SNGP = {"rate": RATES, "lengthscale": (1.0, 2.0, 0.5)}
+BESIDE = {"share": SHARES, "rate": RATES}  # earlier layers, and a layer of logits on all features
+SETTINGS: dict[str, dict[str, Sequence[float]]] = {
+    "softmax": {"rate": RATES},
+    "ClosedFormHead, earlier layers": {"share": SHARES},
+    "last-layer Laplace": LAPLACE,
+    "last-layer Laplace, earlier layers": {**BESIDE, **LAPLACE},
+    "last-layer Laplace, laplace-torch": LAPLACE,
+    "SNGP": SNGP,
+    "SNGP, earlier layers": {**BESIDE, "lengthscale": SNGP["lengthscale"]},
+    "MC dropout": {"drop": (0.2, 0.1, 0.4)},
+    "GPHead, ELBO": {"rate": (5e-3, 2e-3, 1e-2)},
+    "GPHead, code": {"rate": RATES},
+    "GPHead, draws": {"rate": (5e-3, 2e-3, 1e-2)},
+}
+MODES = {"elbo": "GPHead, ELBO", "code": "GPHead, code", "draw": "GPHead, draws"}
 
 
 def with_gp_layer(
@@ -88,49 +100,47 @@ def with_gp_layer(
 
     def layer() -> Predict:
         outputs = head.posterior_layer(("probabilities", "epistemic"))
-        whole = keras.Sequential([features, outputs])
+        return _two_outputs(keras.Sequential([features, outputs]))
 
-        def predict(X: np.ndarray) -> Prediction:
-            found = whole.predict(X, verbose=0)
-            return found["probabilities"], found["epistemic"]
-
-        return predict
-
+    name = MODES[objective]
     if objective == "code":
         head.collapse(train, features, validation=val)
-        return {"GPHead, code, collapsed": layer()}
-    name = f"GPHead, {MODES[objective]}"
+        return {f"{name}, collapsed": layer()}
     found = {name: layer()}
     head.calibrate(val, features)
     return {**found, f"{name}, calibrated": layer()}
 
 
-def closed_forms(
-    network: Any, train: Rows, val: Rows, steps: int, num_tries: int
-) -> dict[str, tuple[Predict, float]]:
-    """A head on the trained features, also with earlier layers beside them; seconds of each.
+def closed_forms(features: Any, train: Rows, val: Rows, steps: int, tries: int) -> dict[str, Found]:
+    """A head on trained features, also with earlier layers beside them; before and after polishing.
 
-    Each before and after it is polished; the tries are weights of rows that trained the network.
+    Polishing tries weights of rows that trained the network. Seconds are from the features on.
     """
-    found = {}
-    tries = {"row_weights": ROW_WEIGHTS[:num_tries], "max_steps": steps, "batch_size": 512}
-    features = network.layers[0]
-    for name, used in {
-        "ClosedFormHead": lambda: features,
-        "ClosedFormHead, earlier layers": lambda: with_earlier_layers(features, train[0]),
-    }.items():
-        start = time.perf_counter()
-        head = ClosedFormHead(K, 200, network=used(), max_iterations=30)
+
+    def fitted(share: float | None = None) -> tuple[Predict, ClosedFormHead]:
+        used = features if share is None else with_earlier_layers(features, train[0], share=share)
+        head = ClosedFormHead(K, 200, network=used, max_iterations=30)
         head.fit(train, validation=val)
-        found[name] = (_attached(head), time.perf_counter() - start)
-        print(head.polish(train, validation=val, **tries), flush=True)
-        found[f"{name}, polished"] = (_attached(head), time.perf_counter() - start)
+        return _attached(head), head
+
+    found = {}
+    for name in ("ClosedFormHead", "ClosedFormHead, earlier layers"):
+        start = clock()
+        found[name] = chosen(fitted, val, tries, **SETTINGS.get(name, {}))
+        head = found[name].made
+        weights = {"row_weights": ROW_WEIGHTS[:tries], "max_steps": steps, "batch_size": 512}
+        done = head.polish(train, validation=val, **weights)
+        print(done, flush=True)
+        settings = {**found[name].settings, "row_weight": done.row_weight, "kept": done.kept}
+        found[f"{name}, polished"] = Found(_attached(head), clock() - start, settings)
     return found
 
 
 def _attached(head: ClosedFormHead) -> Predict:
-    model = head.attach(outputs=("probabilities", "epistemic"))
+    return _two_outputs(head.attach(outputs=("probabilities", "epistemic")))
 
+
+def _two_outputs(model: Any) -> Predict:
     def predict(X: np.ndarray) -> Prediction:
         found = model.predict(X, verbose=0)
         return found["probabilities"], found["epistemic"]
@@ -138,148 +148,122 @@ def _attached(head: ClosedFormHead) -> Predict:
     return predict
 
 
-def best(tries: list[tuple[Predict, float]], val: Rows) -> tuple[Predict, float]:
-    """The try with the smallest NLL of the validation rows, and the seconds of all."""
-    chosen = min((t[0] for t in tries), key=lambda predict: nll(predict(val[0])[0], val[1]))
-    return chosen, sum(t[1] for t in tries)
+@dataclass(eq=False)
+class Contest:
+    """Contestants by kind, on one split. Each kind has random numbers of its own, whoever else runs."""
 
+    body: Callable[..., Any]
+    train: Rows
+    val: Rows
+    epochs: int
+    steps: int
+    tries: int
+    seed: int = 0
 
-def contestants(
-    body: Callable[..., Any],
-    train: Rows,
-    val: Rows,
-    epochs: int,
-    steps: int,
-    num_tries: int,
-    kinds: Sequence[str],
-) -> dict[str, tuple[Predict, float]]:
-    """Every contestant of some kinds with the seconds that its training and its tries took."""
+    def run(self, kind: str) -> dict[str, Found]:
+        """The contestants of a kind, with all seconds that their training and their tries took."""
+        runs: dict[str, Callable[[], dict[str, Found]]] = {
+            "softmax": self._softmaxes,
+            "heads": self._heads,
+            "laplace": self._laplaces,
+            "torch": self._laplace_torch,
+            "sngp": self._sngps,
+            "layers": lambda: {**self._gp_layers("elbo"), **self._gp_layers("code")},
+            "ensemble": self._ensembles,
+            "dropout": self._dropouts,
+            "draws": lambda: self._gp_layers("draw"),
+        }
+        before = self._network.seconds  # which is trained by now
+        keras.utils.set_random_seed(zlib.crc32(f"{self.seed} {kind}".encode()))
+        found = runs[kind]()
+        if kind in ("heads", "laplace", "torch", "ensemble", "dropout"):  # go on from its tries
+            return {name: f._replace(seconds=f.seconds + before) for name, f in found.items()}
+        return found
 
-    def timed(run: Callable[[], Any]) -> tuple[Any, float]:
-        start = time.perf_counter()
-        return run(), time.perf_counter() - start
+    def _choose(self, name: str, make: Callable[..., tuple[Predict, Any]]) -> Found:
+        return chosen(make, self.val, self.tries, **SETTINGS[name])
 
-    def best_of(make: Callable[[float], Predict], values: Sequence[float]) -> tuple[Predict, float]:
-        return best([timed(lambda value=value: make(value)) for value in values[:num_tries]], val)
+    @cached_property
+    def _network(self) -> Found:
+        keras.utils.set_random_seed(self.seed)
 
-    rates = (3e-3, 1e-3, 1e-2)[:num_tries]
-    networks = [timed(lambda r=r: softmax_network(body, *train, K, r, epochs)) for r in rates]
-    judged = [nll(of_logits(n)(val[0])[0], val[1]) for n, _ in networks]
-    network, rate = networks[int(np.argmin(judged))][0], rates[int(np.argmin(judged))]
-    seconds = sum(s for _, s in networks)
+        def make(rate: float) -> tuple[Predict, Any]:
+            network = softmax_network(self.body, *self.train, K, rate, self.epochs)
+            return of_logits(network), network
 
-    def softmaxes() -> dict[str, tuple[Predict, float]]:
-        scaled = of_logits(network, temperature_of(network, *val))
+        return self._choose("softmax", make)
+
+    def _softmaxes(self) -> dict[str, Found]:
+        network = self._network
+        scaled = of_logits(network.made, temperature_of(network.made, *self.val))
+        return {"softmax": network, "softmax, temperature": network._replace(predict=scaled)}
+
+    def _heads(self) -> dict[str, Found]:
+        features = self._network.made.layers[0]
+        return closed_forms(features, self.train, self.val, self.steps, self.tries)
+
+    def _laplaces(self) -> dict[str, Found]:
+        @cache
+        def on_both(share: float, rate: float) -> Any:
+            both = with_earlier_layers(self._network.made.layers[0], self.train[0], share=share)
+            return with_new_layer(both, *self.train, K, rate, self.epochs)
+
+        def beside(share: float, rate: float, precision: float) -> tuple[Predict, None]:
+            return last_layer_laplace(on_both(share, rate), *self.train, precision), None
+
+        name = "last-layer Laplace, earlier layers"
         return {
-            "softmax": (of_logits(network), seconds),
-            "softmax, temperature": (scaled, seconds),
+            **self._laplace("last-layer Laplace", last_layer_laplace),
+            name: self._choose(name, beside),
         }
 
-    def ensembles() -> dict[str, tuple[Predict, float]]:
-        others, more = timed(
-            lambda: [softmax_network(body, *train, K, rate, epochs) for _ in range(4)]
-        )
-        return {"ensemble of 5": (ensemble([network, *others]), seconds + more)}
+    def _laplace_torch(self) -> dict[str, Found]:
+        return self._laplace("last-layer Laplace, laplace-torch", laplace_by_torch)
 
-    def dropouts() -> dict[str, tuple[Predict, float]]:
-        def make(r: float) -> Predict:
-            return dropout(softmax_network(lambda: body(rate=r), *train, K, rate, epochs))
+    def _laplace(self, name: str, of: Callable[..., Predict]) -> dict[str, Found]:
+        fixed = partial(of, self._network.made, *self.train)
+        return {name: self._choose(name, lambda precision: (fixed(precision), None))}
 
-        return {"MC dropout": best_of(make, (0.2, 0.1, 0.4))}
+    def _sngps(self) -> dict[str, Found]:
+        def make(rate: float, lengthscale: float) -> tuple[Predict, Any]:
+            return sngp(self.body, *self.train, K, rate, lengthscale, self.epochs)
 
-    def sngps() -> dict[str, tuple[Predict, float]]:
-        return {"SNGP": best_of(lambda s: sngp(body, *train, K, s, epochs), (1.0, 2.0, 0.5))}
+        def beside(share: float, rate: float, lengthscale: float) -> tuple[Predict, None]:
+            both = with_earlier_layers(alone.made, self.train[0], share=share)
+            return sngp_layer(both, *self.train, K, rate, lengthscale, self.epochs), None
 
-    def laplaces() -> dict[str, tuple[Predict, float]]:
-        posteriors = {"last-layer Laplace": last_layer_laplace}
-        if laplace_torch.is_installed():
-            posteriors["last-layer Laplace, laplace-torch"] = laplace_by_torch
-        found = {}
-        for name, laplace in posteriors.items():
-            predict, more = best_of(lambda s, of=laplace: of(network, *train, s), (1.0, 10.0, 3.0))
-            found[name] = (predict, seconds + more)
-        return found
+        alone = self._choose("SNGP", make)
+        name = "SNGP, earlier layers"
+        found = self._choose(name, beside)
+        return {"SNGP": alone, name: found._replace(seconds=alone.seconds + found.seconds)}
 
-    def gp_layers(rates_of: dict[str, Sequence[float]]) -> dict[str, tuple[Predict, float]]:
-        found = {}
-        for objective, values in rates_of.items():
-            tries = [
-                timed(lambda r=r, o=objective: with_gp_layer(body, train, val, o, r, epochs))
-                for r in values[:num_tries]
-            ]
-            for name in tries[0][0]:
-                found[name] = best([(t[name], s) for t, s in tries], val)
-        return found
+    def _gp_layers(self, objective: str) -> dict[str, Found]:
+        start, name = clock(), MODES[objective]
 
-    def layers() -> dict[str, tuple[Predict, float]]:
-        return gp_layers({"elbo": (5e-3, 2e-3, 1e-2), "code": (3e-3, 1e-3, 1e-2)})
+        @cache
+        def layers(rate: float) -> dict[str, Predict]:
+            return with_gp_layer(self.body, self.train, self.val, objective, rate, self.epochs)
 
-    def draws() -> dict[str, tuple[Predict, float]]:
-        return gp_layers({"draw": (5e-3, 2e-3, 1e-2)})
+        found = {
+            each: self._choose(name, lambda rate, each=each: (layers(rate)[each], None))
+            for each in layers(SETTINGS[name]["rate"][0])
+        }
+        return {each: f._replace(seconds=clock() - start) for each, f in found.items()}
 
-    def heads() -> dict[str, tuple[Predict, float]]:
-        found = closed_forms(network, train, val, steps, num_tries)
-        return {name: (predict, seconds + more) for name, (predict, more) in found.items()}
+    def _ensembles(self) -> dict[str, Found]:
+        start, rate = clock(), self._network.settings["rate"]
+        more = [softmax_network(self.body, *self.train, K, rate, self.epochs) for _ in range(4)]
+        predict = ensemble([self._network.made, *more])
+        return {"ensemble of 5": Found(predict, clock() - start, {"rate": rate})}
 
-    runs = {
-        "softmax": softmaxes,
-        "ensemble": ensembles,
-        "dropout": dropouts,
-        "sngp": sngps,
-        "laplace": laplaces,
-        "layers": layers,
-        "draws": draws,
-        "heads": heads,
-    }
-    found: dict[str, tuple[Predict, float]] = {}
-    for kind in kinds:
-        found |= runs[kind]()
-    return found
+    def _dropouts(self) -> dict[str, Found]:
+        rate = self._network.settings["rate"]
 
+        def make(drop: float) -> tuple[Predict, None]:
+            body = partial(self.body, rate=drop)
+            return dropout(softmax_network(body, *self.train, K, rate, self.epochs)), None
 
-def scores(predict: Predict, test: Rows, unknown: dict[str, np.ndarray]) -> list[float]:
-    p, epistemic = predict(test[0])
-    row = [
-        metrics.accuracy(p, test[1]),
-        nll(p, test[1]),  # a probability that float32 cannot hold costs 69 nats
-        metrics.expected_calibration_error(p, test[1]),
-    ]
-    for rows in unknown.values():
-        q, other = predict(rows)
-        is_unknown = np.repeat([0, 1], [len(p), len(q)])
-        row.append(roc_auc_score(is_unknown, np.concatenate([entropy(p), entropy(q)])))
-        both = None if epistemic is None else np.concatenate([epistemic, other])
-        row.append(np.nan if both is None else roc_auc_score(is_unknown, both))
-    return row
-
-
-def split(path: str | None, seed: int, quick: bool) -> tuple[Any, ...]:
-    """Training, validation and test rows of the known classes, the unknown ones, and the body."""
-    if path is None:
-        X, y = load_digits(return_X_y=True)
-        X, body = (X / 16.0).astype("float32"), mlp
-        known = y < K
-        sizes = (160, 80) if quick else (700, 250)
-        rest, X_test, y_rest, y_test = train_test_split(
-            X[known], y[known], train_size=sum(sizes), random_state=seed, stratify=y[known]
-        )
-        others = X[~known]
-    else:
-        with np.load(path) as arrays:
-            X, y, X_new, y_new = (arrays[k] for k in ("X_train", "y_train", "X_test", "y_test"))
-        X, X_new = (x[..., None].astype("float32") / 255.0 for x in (X, X_new))
-        body, sizes = cnn, (300, 100) if quick else (5400, 1200)
-        rest, y_rest = X[y < K], y[y < K]
-        chosen = np.random.default_rng(seed).permutation(len(rest))[: sum(sizes)]
-        rest, y_rest = rest[chosen], y_rest[chosen]
-        X_test, y_test, others = X_new[y_new < K], y_new[y_new < K], X_new[y_new >= K]
-    X_train, X_val, y_train, y_val = train_test_split(
-        rest, y_rest, train_size=sizes[0], random_state=seed, stratify=y_rest
-    )
-    flat = X_test.reshape(len(X_test), -1)
-    shuffled = np.random.default_rng(seed).permuted(flat, axis=1).reshape(X_test.shape)
-    unknown = {"unseen classes": others, "shuffled pixels": shuffled}
-    return body, (X_train, y_train), (X_val, y_val), (X_test, y_test), unknown
+        return {"MC dropout": self._choose("MC dropout", make)}
 
 
 def main() -> None:
@@ -288,30 +272,57 @@ def main() -> None:
     parser.add_argument("--fashion", metavar="PATH", help="an .npz file instead of digits")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--spectral", action="store_true", help="spectral normalisation for all")
-    parser.add_argument("--tries", type=int, default=3, help="of each contestant, at most 3")
+    parser.add_argument("--tries", type=int, default=3, help="of each setting, at most 3")
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, help="of contestants")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="to keep results, and to go on")
+    parser.add_argument(
+        "--report", type=Path, nargs="+", metavar="FILE", help="print tables of these"
+    )
     options = parser.parse_args()
+    order = [name for names in KINDS.values() for name in names]
+    if options.report:
+        print(tables([line for path in options.report for line in kept(path).lines], order))
+        return
+    with tempfile.TemporaryDirectory() as nowhere:
+        lines = kept(options.json or Path(nowhere) / "heads.jsonl")
+        measure(options, lines)
+        print("\n" + tables(lines.lines, order))
+
+
+def measure(options: argparse.Namespace, lines: Any) -> None:
+    """Add a line for each seed and contestant that has none, and print its scores."""
     epochs, steps = (2, 5) if options.quick else (40 if options.fashion is None else 12, 300)
-    seeds, num_tries = (1, 1) if options.quick else (options.seeds, options.tries)
-    results: dict[str, list[list[float]]] = {}
+    seeds, tries = (1, 1) if options.quick else (options.seeds, options.tries)
+    name = "digits" if options.fashion is None else "Fashion-MNIST"
+    for word, differs in {
+        "quick": options.quick,
+        "spectral normalisation": options.spectral,
+        f"{tries} tries": not options.quick and tries != 3,
+    }.items():
+        name += f", {word}" if differs else ""
+    kinds = [k for k in options.only if k != "torch" or laplace_torch.is_installed()]
+    measured_on = machine(PACKAGES)
     for seed in range(seeds):
-        keras.utils.set_random_seed(seed)
+        of = {"set": name, "seed": seed}
+        left = [k for k in kinds if any({**of, "contestant": c} not in lines for c in KINDS[k])]
+        if not left:
+            continue
         body, train, val, test, unknown = split(options.fashion, seed, options.quick)
         body = partial(body, spectral=True) if options.spectral else body
-        for name, (predict, seconds) in contestants(
-            body, train, val, epochs, steps, num_tries, options.only
-        ).items():
-            row = [*scores(predict, test, unknown), seconds]
-            results.setdefault(name, []).append(row)
-            print(f"seed {seed} {name:<26}", *(f"{x:.4f}" for x in row), flush=True)
-    print("\n| last layer | accuracy | NLL | ECE | AUROC unseen: entropy, epistemic | "
-          "AUROC noise: entropy, epistemic | seconds |\n|---|---|---|---|---|---|---|")  # fmt: skip
-    for name, rows in results.items():
-        mean = np.mean(rows, axis=0)
-        error = np.std(rows, axis=0, ddof=1 if seeds > 1 else 0) / np.sqrt(seeds)
-        cells = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean[:3], error[:3], strict=True)]
-        pairs = [f"{mean[i]:.3f} ± {error[i]:.3f}, {mean[i + 1]:.3f}" for i in (3, 5)]
-        print(f"| {name} | " + " | ".join([*cells, *pairs]) + f" | {mean[-1]:.0f} |")
+        contest = Contest(body, train, val, epochs, steps, tries, seed)
+        for kind in left:
+            for contestant, found in contest.run(kind).items():
+                row = scores(found.predict, test, unknown)
+                lines.add(
+                    {**of, "contestant": contestant, **row, "seconds": round(found.seconds, 2)}
+                    | {"settings": found.settings, "date": now()}
+                    | {
+                        key: measured_on[key]
+                        for key in ("processor", "cores", "versions", "commit")
+                    }
+                )
+                numbers = ("–" if x is None else f"{x:.4f}" for x in row.values())
+                print(f"seed {seed} {contestant:<40}", *numbers, flush=True)
 
 
 if __name__ == "__main__":

@@ -10,20 +10,11 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
+from choosing import Predict, Prediction, nll
 from laplace_torch import draws_of_probabilities
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
-
-Prediction = tuple[np.ndarray, np.ndarray | None]
-Predict = Callable[[np.ndarray], Prediction]
-
-
-def entropy(p: np.ndarray) -> np.ndarray:
-    return -np.sum(p * np.log(np.maximum(p, 1e-30)), axis=-1)
-
-
-def nll(p: np.ndarray, y: np.ndarray) -> float:
-    return float(-np.mean(np.log(np.maximum(p[np.arange(len(y)), y], 1e-30))))
+from scores_of_heads import entropy
 
 
 def trained(model: Any, X: np.ndarray, y: np.ndarray, rate: float, epochs: int, loss: Any) -> Any:
@@ -45,6 +36,16 @@ def softmax_network(
     features = body()
     model = keras.Sequential([features, keras.layers.Dense(K)])
     return trained(model, X, y, rate, epochs, LOGITS)
+
+
+def with_new_layer(
+    features: Any, X: np.ndarray, y: np.ndarray, K: int, rate: float, epochs: int
+) -> Any:
+    """Trained features as they are, and logits that are trained on them."""
+    H = features.predict(X, verbose=0)
+    same = keras.Sequential([keras.Input(H.shape[1:]), keras.layers.Activation("linear")])
+    last = softmax_network(lambda: same, H, y, K, rate, epochs)
+    return keras.Sequential([features, last.layers[-1]])
 
 
 def of_logits(network: Any, temperature: float = 1.0) -> Predict:
@@ -147,16 +148,37 @@ def sngp(
     X: np.ndarray,
     y: np.ndarray,
     K: int,
+    rate: float,
     lengthscale: float,
     epochs: int,
-    num_features: int = 512,
+) -> tuple[Predict, Any]:
+    """Spectral normalisation of the body, and SNGP's last layer; returned with the trained body."""
+    features = body(spectral=True)
+    waves = RandomFeatures(512, lengthscale)
+    model = keras.Sequential([keras.Sequential([features, waves]), keras.layers.Dense(K)])
+    trained(model, X, y, rate, epochs, LOGITS)
+    return _with_variances(model, X), features
+
+
+def sngp_layer(
+    features: Any,
+    X: np.ndarray,
+    y: np.ndarray,
+    K: int,
+    rate: float,
+    lengthscale: float,
+    epochs: int,
 ) -> Predict:
-    """Spectral normalisation of the body, random features, a Laplace covariance, mean-field logits."""
-    features = keras.Sequential([body(spectral=True), RandomFeatures(num_features, lengthscale)])
-    model = keras.Sequential([features, keras.layers.Dense(K)])
-    trained(model, X, y, 3e-3, epochs, LOGITS)
+    """SNGP's last layer on trained features as they are."""
+    fixed = keras.Sequential([features, RandomFeatures(512, lengthscale)])
+    return _with_variances(with_new_layer(fixed, X, y, K, rate, epochs), X)
+
+
+def _with_variances(model: Any, X: np.ndarray) -> Predict:
+    """A Laplace covariance of the random features, and mean-field logits."""
+    features = model.layers[0]
     H = features.predict(X, verbose=0)
-    covariance = np.linalg.inv(np.eye(num_features) + H.T @ H)  # as by default in edward2
+    covariance = np.linalg.inv(np.eye(H.shape[1]) + H.T @ H)  # as by default in edward2
 
     def predict(X: np.ndarray) -> Prediction:
         H = features.predict(X, verbose=0)
