@@ -28,8 +28,8 @@ import keras
 from gpflow_ilr.heads.closed_form import ClosedFormLogic
 from gpflow_ilr.heads.earlier_layers import join_earlier_layers
 from gpflow_ilr.heads.elbo_loss import ELBOLossLogic
-from gpflow_ilr.heads.features import before_layer
 from gpflow_ilr.heads.gp_head import HeadLogic
+from gpflow_ilr.heads.networks import before_layer
 from gpflow_ilr.heads.posterior_head import PosteriorLogic
 
 __all__ = [
@@ -134,7 +134,8 @@ def feature_network(network: Any, layer: int | str = -1) -> Any:
     """The part of a trained network that computes the input of one of its layers.
 
     :param network: a Sequential or functional model.
-    :param layer: the layer's number or name; the last one, a classifier's softmax, by default.
+    :param layer: the layer's number or name, which may be that of a layer in a model inside; by default
+        the last one, a classifier's softmax, with its logits if it is a layer of its own.
     :raises ValueError: if the network has no such layer, or it gets no features [N, D].
     """
     return before_layer(network, layer, keras)
@@ -151,7 +152,8 @@ def with_earlier_layers(
 
     :param network: a Sequential or functional model that ends with features [n, D].
     :param X: training inputs, whose features and averages set the scales.
-    :param layers: names or numbers of layers; all with weights but the last of them if None.
+    :param layers: names or numbers of layers, by name also of models inside; all with weights but the
+        last of them if None: of a backbone of a hundred layers, name a few.
     :param share: spread of all averages together, as a share of that of the features.
     :raises TypeError: if the network is no model of keras.
     :raises ValueError: if it does not end with features, ends with a softmax, has no such layers, or

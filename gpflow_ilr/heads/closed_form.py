@@ -20,9 +20,10 @@ from gpflow_ilr.calibration import Calibration
 from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.heads.collapsing import absorb_features, calibrate_on
 from gpflow_ilr.heads.feature_model import feature_model
-from gpflow_ilr.heads.features import FeatureReader, model_inputs
+from gpflow_ilr.heads.features import FeatureReader
 from gpflow_ilr.heads.fixed_posterior import snapshot
 from gpflow_ilr.heads.gp_layer import KernelSpec, check_kernel, check_precision, gp_precision
+from gpflow_ilr.heads.networks import check_one_output, model_inputs
 from gpflow_ilr.heads.polishing import (
     ROW_WEIGHTS,
     HeadPolish,
@@ -293,7 +294,7 @@ class ClosedFormLogic:
         :param network: a Keras model that ends with the features; the head's own if None.
         :param outputs: as of :meth:`layer`.
         :raises TypeError: if the network is no Keras model.
-        :raises ValueError: if it has another number of features.
+        :raises ValueError: if it has another number of features, or several outputs.
         """
         keras, D = self._keras, self._fitted.num_columns
         network = self._reader.network if network is None else network
@@ -307,6 +308,7 @@ class ClosedFormLogic:
             )
         if not getattr(network, "outputs", None):  # a subclassed model, whose shapes are its own
             return keras.Sequential([network, self.layer(outputs)])
+        check_one_output(network)
         (features,) = network.outputs
         if features.shape[-1] != D:
             raise ValueError(

@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from gpflow_ilr.heads.features import FeatureReader, model_inputs, refuse_softmax
+from gpflow_ilr.heads.features import FeatureReader
+from gpflow_ilr.heads.networks import (
+    find_layer,
+    model_inputs,
+    refuse_softmax,
+    single_layers,
+    with_layer_outputs,
+)
 from gpflow_ilr.inputs.counts import number_or_nan
 
 __all__ = ["join_earlier_layers"]
@@ -30,7 +37,8 @@ def join_earlier_layers(
 
     :param network: a Sequential or functional Keras model that ends with features [n, D].
     :param X: inputs that say how far features and averages spread.
-    :param layers: names or numbers of its layers; all with weights but the last of them if None.
+    :param layers: names or numbers of its layers, by name also of models inside; all with weights but
+        the last of them if None.
     :param share: spread of all averages together, as a share of that of the features.
     :param keras: the network's Keras.
     :raises TypeError: if the network is no model of that kind.
@@ -55,7 +63,8 @@ def join_earlier_layers(
             f"share must be a number above 0, but it is {share!r}. Pass 1.0, or less for averages "
             "that say less."
         )
-    parts = [features, *(_averages(x, keras) for x in _outputs(network, layers))]
+    *outputs, features = _with_layers(network, layers, keras).outputs
+    parts = [features, *(_averages(x, keras) for x in outputs)]
     inputs = model_inputs(network)
     unscaled = keras.Model(inputs, keras.layers.Concatenate()(parts))
     values = FeatureReader(unscaled, keras).all_features(X)
@@ -69,29 +78,28 @@ def join_earlier_layers(
     return keras.Model(inputs, keras.layers.Concatenate()([features, *scaled]))
 
 
-def _outputs(network: Any, layers: Sequence[int | str] | None) -> list[Any]:
-    """What layers of the network return."""
+def _with_layers(network: Any, layers: Sequence[int | str] | None, keras: Any) -> Any:
+    """The network with the outputs of layers before its own."""
     if isinstance(layers, (int, str)):
         layers = [layers]
     try:
         if layers is None:
-            found = [layer for layer in network.layers if layer.weights][:-1]
+            found = [layer for layer in single_layers(network) if layer.weights][:-1]
         else:
-            found = [
-                network.get_layer(x) if isinstance(x, str) else network.layers[x] for x in layers
-            ]
-        outputs = [layer.output for layer in found]
+            found = list(dict.fromkeys(find_layer(network, layer)[-1] for layer in layers))
+        whole = with_layer_outputs(network, found, keras)
     except (AttributeError, IndexError, ValueError, TypeError, RuntimeError) as error:
         raise ValueError(
             f"network has no layers={layers!r} whose outputs are known ({error}). Pass names or "
             "numbers of layers of a Sequential or functional model."
         ) from error
-    if not outputs or any(not 2 <= len(x.shape) <= 5 or x.shape[-1] is None for x in outputs):
+    shapes = [output.shape for output in whole.outputs[:-1]]
+    if not shapes or any(not 2 <= len(shape) <= 5 or shape[-1] is None for shape in shapes):
         raise ValueError(
             f"layers={layers!r} of network give no numbers to average. Pass the names of layers, such "
             "as convolutions, that come before its features."
         )
-    return outputs
+    return whole
 
 
 def _averages(output: Any, keras: Any) -> Any:

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from gpflow_ilr.heads.networks import check_one_output, refuse_softmax
 from gpflow_ilr.inputs.counts import evenly_spaced
 from gpflow_ilr.inputs.shards import batches_of
 from gpflow_ilr.inputs.weights import as_weights
 
-__all__ = ["FeatureReader", "before_layer", "has_weights", "model_inputs", "refuse_softmax"]
+__all__ = ["FeatureReader", "has_weights"]
 
 _BATCH_ROWS = 256
 _WANTED = (
@@ -40,7 +41,7 @@ class FeatureReader:
         batch; or None, where datasets have features already.
     :param keras: the Keras that knows the network, if it is one of its models.
     :raises TypeError: if the network is no function.
-    :raises ValueError: if the network ends with a softmax.
+    :raises ValueError: if the network ends with a softmax, or has several outputs.
     """
 
     def __init__(self, network: Any, keras: Any) -> None:
@@ -53,6 +54,7 @@ class FeatureReader:
         self.network = network
         self._forward: Callable[[Any], Any] = network
         if self.is_keras:
+            check_one_output(network)
             refuse_softmax(network, keras)
             # Compiled once; and in evaluation mode, or dropout would disturb the features.
             self._forward = tf.function(
@@ -65,7 +67,13 @@ class FeatureReader:
         :param batch: what the network takes.
         :raises ValueError: if the network returns something else.
         """
-        values = np.asarray(batch if self.network is None else self._forward(batch))
+        found = batch if self.network is None else self._forward(batch)
+        if self.network is not None and isinstance(found, (dict, list, tuple)):
+            raise ValueError(
+                f"network must return features [n, D], but returned a {type(found).__name__} of "
+                f"{len(found)}. Pass a function that returns the features alone."
+            )
+        values = np.asarray(found)
         if values.ndim != 2:
             raise ValueError(
                 f"network must return features [n, D], but returned shape {list(values.shape)}. End it "
@@ -223,58 +231,3 @@ def _that_count(batch: Batch) -> Batch:
 def _positive(weights: np.ndarray) -> np.ndarray:
     """Numbers of the rows whose weight is not zero: what is no weight is refused elsewhere."""
     return np.flatnonzero(weights.reshape(len(weights), -1).any(axis=1))
-
-
-def before_layer(network: Any, layer: int | str, keras: Any) -> Any:
-    """The part of a network that computes the input of one of its layers.
-
-    :param network: a Sequential or functional Keras model.
-    :param layer: the layer's number or name.
-    :param keras: the network's Keras.
-    :raises TypeError: if it is no Keras model.
-    :raises ValueError: if the network has no such layer, or it is not known what goes into it.
-    """
-    if not hasattr(network, "layers"):
-        raise TypeError(
-            f"network must be a model of {keras.__name__}, but is {network!r}. Pass one that is "
-            "trained."
-        )
-    try:
-        found = network.get_layer(layer) if isinstance(layer, str) else network.layers[layer]
-        features = found.input
-    except (AttributeError, IndexError, ValueError, RuntimeError) as error:
-        raise ValueError(
-            f"network has no layer={layer!r} whose input is known ({error}). Pass the name or the "
-            "number of a layer of a Sequential or functional model that has been built; of other "
-            "models, pass a function that computes features."
-        ) from error
-    if not network.inputs or found is network.layers[0] or len(features.shape) != 2:
-        raise ValueError(
-            f"The input of layer {found.name!r} has shape {tuple(features.shape)} and is no row of "
-            "features that the network computes. Name a layer behind a Flatten or a pooling layer."
-        )
-    return keras.Model(model_inputs(network), features)
-
-
-def model_inputs(network: Any) -> Any:
-    """The one input of a model, or the list of them: an exported model asks for what it was given.
-
-    :param network: a Sequential or functional Keras model.
-    """
-    return network.inputs[0] if len(network.inputs) == 1 else network.inputs
-
-
-def refuse_softmax(network: Any, keras: Any) -> None:
-    """Probabilities are no features: what is before them has far more to say.
-
-    :param network: a Keras model or layer.
-    :param keras: the network's Keras.
-    :raises ValueError: if the last layer of the network is a softmax.
-    """
-    last = (getattr(network, "layers", None) or [network])[-1]
-    activation = getattr(last, "activation", None)
-    if isinstance(last, keras.layers.Softmax) or activation is keras.activations.softmax:
-        raise ValueError(
-            f"network must end with features, but its last layer {last.name!r} is a softmax. Pass "
-            "feature_network(network), the part before its last layer."
-        )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from gpflow_ilr.heads.features import FeatureReader, before_layer, has_weights
+from gpflow_ilr.heads.features import FeatureReader, has_weights
+from gpflow_ilr.heads.networks import before_layer
 from gpflow_ilr.inputs.counts import evenly_spaced
 from tests.heads.stacks import IMAGES, STACKS, D, K, N, Stack, Y
 
