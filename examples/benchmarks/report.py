@@ -49,8 +49,8 @@ def _preface(results: list[Results], files: Sequence[Path]) -> str:
         f"Written by `python examples/benchmarks report {shown}`. Contestants have the same rows, type "
         "of number and threads, and a process each; turns alternate, but in `exact-posterior`, where "
         "memory is for one at a time. A first turn is left out, unless it takes a minute. Seconds are "
-        "of the best turn, with the median and the quartiles in brackets. Ratios are of best turns, of medians and of "
-        "processor time. MiB are what resident memory rises in a turn.",
+        "of the best turn, with the median and the quartiles in brackets. Ratios are of best turns, "
+        "of medians and of processor time. MiB are what resident memory rises in a turn.",
     ]
     for machine in dict.fromkeys(map(_machine, every)):
         own = [result for result in every if _machine(result) == machine]
