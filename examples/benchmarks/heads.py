@@ -66,7 +66,7 @@ KINDS = {
 }
 PACKAGES = ("gpflow_ilr", "gpflow", "tensorflow", "keras", "numpy", "scikit-learn", "torch")
 RATES, SHARES = (3e-3, 1e-3, 1e-2), (1.0, 0.5, 2.0)
-LAPLACE = {"precision": (10.0, 1.0, 100.0)}  # of .1, 1 and 10 each seed had chosen 10
+LAPLACE = {"precision": (1.0, 0.1, 10.0)}
 SNGP = {"rate": RATES, "lengthscale": (1.0, 2.0, 0.5)}
 BESIDE = {"share": SHARES, "rate": RATES}  # earlier layers, and a layer of logits on all features
 SETTINGS: dict[str, dict[str, Sequence[float]]] = {
@@ -159,6 +159,7 @@ class Contest:
     steps: int
     tries: int
     seed: int = 0
+    precisions: Sequence[float] = LAPLACE["precision"]
 
     def run(self, kind: str) -> dict[str, Found]:
         """The contestants of a kind, with all seconds that their training and their tries took."""
@@ -181,7 +182,10 @@ class Contest:
         return found
 
     def _choose(self, name: str, make: Callable[..., tuple[Predict, Any]]) -> Found:
-        return chosen(make, self.val, self.tries, **SETTINGS[name])
+        settings = dict(SETTINGS[name])
+        if "precision" in settings:
+            settings["precision"] = self.precisions
+        return chosen(make, self.val, self.tries, **settings)
 
     @cached_property
     def _network(self) -> Found:
@@ -273,6 +277,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--spectral", action="store_true", help="spectral normalisation for all")
     parser.add_argument("--tries", type=int, default=3, help="of each setting, at most 3")
+    parser.add_argument("--precisions", type=float, nargs="+", metavar="P", help="Laplace's tries")
     parser.add_argument("--only", nargs="+", choices=KINDS, default=KINDS, help="of contestants")
     parser.add_argument("--json", type=Path, metavar="FILE", help="to keep results, and to go on")
     parser.add_argument(
@@ -293,10 +298,12 @@ def measure(options: argparse.Namespace, lines: Any) -> None:
     """Add a line for each seed and contestant that has none, and print its scores."""
     epochs, steps = (2, 5) if options.quick else (40 if options.fashion is None else 12, 300)
     seeds, tries = (1, 1) if options.quick else (options.seeds, options.tries)
+    precisions = options.precisions or ()
     name = "digits" if options.fashion is None else "Fashion-MNIST"
     for word, differs in {
         "quick": options.quick,
         "spectral normalisation": options.spectral,
+        f"Laplace's precisions {', '.join(f'{p:g}' for p in precisions)}": precisions,
         f"{tries} tries": not options.quick and tries != 3,
     }.items():
         name += f", {word}" if differs else ""
@@ -310,6 +317,7 @@ def measure(options: argparse.Namespace, lines: Any) -> None:
         body, train, val, test, unknown = split(options.fashion, seed, options.quick)
         body = partial(body, spectral=True) if options.spectral else body
         contest = Contest(body, train, val, epochs, steps, tries, seed)
+        contest.precisions = precisions or contest.precisions
         for kind in left:
             for contestant, found in contest.run(kind).items():
                 row = scores(found.predict, test, unknown)

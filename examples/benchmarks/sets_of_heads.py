@@ -38,8 +38,8 @@ def cnn(spectral: bool = False, rate: float = 0.0) -> Any:
 def split(path: str | None, seed: int, quick: bool) -> tuple[Any, ...]:
     """The body, rows of known classes for training, validation and test, and the unknown inputs.
 
-    Averages of earlier layers were found with half of the unseen classes' images in the test part of
-    Fashion-MNIST's file, and which half is not on record. So those of its training part are scored.
+    Averages of earlier layers were found with half of the images of Fashion-MNIST's unseen classes, by
+    a script that read its test part; which half is not on record. So its training part's are scored.
     """
     if path is None:
         X, y = load_digits(return_X_y=True)
