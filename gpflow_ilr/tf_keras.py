@@ -18,6 +18,7 @@ from gpflow_ilr.heads.elbo_loss import ELBOLossLogic
 from gpflow_ilr.heads.gp_head import HeadLogic
 from gpflow_ilr.heads.networks import before_layer
 from gpflow_ilr.heads.posterior_head import PosteriorLogic
+from gpflow_ilr.saving.heads import load_head, save_head
 
 __all__ = [
     "GPHead",
@@ -80,6 +81,7 @@ class ClosedFormHead(ClosedFormLogic):
     """A head for trained networks; see :class:`~gpflow_ilr.heads.closed_form.ClosedFormLogic`."""
 
     _keras, _layer = tf_keras, PosteriorHead
+    save, load = save_head, classmethod(load_head)
 
 
 def feature_network(network: Any, layer: int | str = -1) -> Any:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,12 +37,35 @@ from gpflow_ilr.models import ILRSGPR, ILRSVGP
 from gpflow_ilr.models.probabilities import Entropies
 from gpflow_ilr.training.fit import fit as train
 
-__all__ = ["ClosedFormLogic", "HeadFit"]
+__all__ = ["ClosedFormLogic", "HeadCalibration", "HeadFit"]
 
 _OPTIMISTIC = (
     "λ and noise come from leave-one-out of rows that the network was trained on, which promises too "
     "much: pass validation=(X_val, y_val), rows that it has not seen."
 )
+
+
+@dataclass(frozen=True)
+class HeadCalibration(Calibration):
+    """What ``ClosedFormHead.calibrate`` did; as a string, with what to beware of.
+
+    :param network_saw_rows: whether the rows that chose λ and noise had trained the network.
+    """
+
+    network_saw_rows: bool = False
+
+    @property
+    def optimistic(self) -> bool:
+        """Whether the rows had trained the network, or are too few for the hyperparameters."""
+        return self.network_saw_rows or super().optimistic
+
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """What to beware of, a sentence each."""
+        if not self.network_saw_rows:
+            return super().cautions
+        plain = Calibration(**{f.name: getattr(self, f.name) for f in fields(Calibration)})
+        return (*plain.cautions, _OPTIMISTIC)
 
 
 @dataclass(frozen=True)
@@ -52,20 +75,22 @@ class HeadFit:
     :param num_rows: rows that were taken in, those of weight zero not counted.
     :param num_inducing: inducing inputs.
     :param seconds: what it took.
-    :param calibration: how λ and noise were chosen.
-    :param optimistic: whether the rows that chose them had trained the network.
+    :param calibration: how λ and noise were chosen, and whether by rows that had trained the network.
     """
 
     num_rows: int
     num_inducing: int
     seconds: float
-    calibration: Calibration
-    optimistic: bool
+    calibration: HeadCalibration
+
+    @property
+    def optimistic(self) -> bool:
+        """Whether the rows that chose λ and noise had trained the network."""
+        return self.calibration.network_saw_rows
 
     def __str__(self) -> str:
         rows = f"{self.num_rows} rows, {self.num_inducing} inducing inputs, {self.seconds:.1f} s."
-        cautions = [_OPTIMISTIC] if self.optimistic else []
-        return "\n".join([rows, str(self.calibration), *cautions])
+        return f"{rows}\n{self.calibration}"
 
 
 class ClosedFormLogic:
@@ -102,6 +127,8 @@ class ClosedFormLogic:
     """The collapsed model of the features, after :meth:`fit`."""
     polished: ILRSVGP | None = None
     """The model that :meth:`polish` found better, or None."""
+    network_saw_rows: bool = True
+    """Whether the network was trained on the rows of :meth:`fit`, as that was told."""
     _keras: ClassVar[Any]
     _layer: ClassVar[Any]
 
@@ -171,24 +198,25 @@ class ClosedFormLogic:
             num_rows = len(rows)
             if not is_all:
                 num_rows = absorb_features(model, self._reader, dataset)
-            calibration = self._calibrated(model, validation)
+            calibration = self._calibrated(model, validation, network_saw_rows)
         self.model, self.num_rows, self.polished = model, num_rows, None
+        self.network_saw_rows = network_saw_rows
         return HeadFit(
             num_rows,
             int(model.inducing_variable.num_inducing),
             time.perf_counter() - start,
             calibration,
-            network_saw_rows and validation is None,
         )
 
-    def calibrate(self, validation: Any = None) -> Calibration:
+    def calibrate(self, validation: Any = None) -> HeadCalibration:
         """Choose λ and noise of the closed form again; what :meth:`polish` found stays as it is.
 
         :param validation: rows (X, y), or (X, y, weights), that neither the network nor the head has
-            seen; leave-one-out of training rows if None.
+            seen; leave-one-out of training rows if None, which promises too much, and says so, where
+            the network was trained on them.
         """
         with self.precision():
-            return self._calibrated(self._fitted, validation)
+            return self._calibrated(self._fitted, validation, self.network_saw_rows)
 
     def update(
         self, X: Any, y: Any, *, sample_weight: Any = None, num_classes: int | None = None
@@ -222,9 +250,10 @@ class ClosedFormLogic:
     ) -> HeadPolish:
         """Go on with the exact likelihood, for classes that overlap; kept if held-out NLL says so.
 
-        Natural gradients of the ELBO on the features, which are kept in memory, from the closed form on
-        (:func:`gpflow_ilr.training.polish`). With ``validation`` the scale of the latents is chosen
-        last. It is kept if the held-out NLL falls by more than the standard error of that.
+        Natural gradients of the ELBO on the features, which are kept in memory with some K × M² numbers
+        of q(u), from the closed form on (:func:`gpflow_ilr.training.polish`). With ``validation`` the
+        scale of the latents is chosen last. It is kept if the held-out NLL falls by more than the
+        standard error of that.
 
         :param dataset: training rows (X, y), or (X, y, weights).
         :param validation: rows that neither the network nor the head has seen. Without them a tenth of
@@ -252,7 +281,7 @@ class ClosedFormLogic:
             )
         if polished is not None:
             self.polished = polished
-        return result
+        return replace(result, network_saw_rows=validation is None and self.network_saw_rows)
 
     # Predicting
 
@@ -333,8 +362,10 @@ class ClosedFormLogic:
     def _predictor(self) -> Any:
         return self._fitted.posterior() if self.polished is None else self.polished
 
-    def _calibrated(self, model: ILRSGPR, validation: Any) -> Calibration:
+    def _calibrated(self, model: ILRSGPR, validation: Any, saw_rows: bool) -> HeadCalibration:
         """λ and noise of a model, chosen by other rows, or by its own, each left out in turn."""
         if validation is None:
-            return model.calibrate(noise=True)
-        return calibrate_on(model, self._reader.rows(validation))
+            chosen = model.calibrate(noise=True)
+        else:
+            chosen = calibrate_on(model, self._reader.rows(validation))
+        return HeadCalibration(**vars(chosen), network_saw_rows=validation is None and saw_rows)

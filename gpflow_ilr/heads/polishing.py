@@ -42,18 +42,26 @@ class HeadPolish(Polish):
     :param row_weight: how many rows each training row counted for, of the best try.
     :param gain_error: the standard error of what the held-out NLL gained.
     :param kept: whether the gain is larger than that; if not, the head stays in closed form.
+    :param network_saw_rows: whether the held-out rows had trained the network.
     """
 
     row_weight: float
     gain_error: float
     kept: bool
+    network_saw_rows: bool = False
 
     def __str__(self) -> str:
         gain = f"{self.nll_before - self.nll_after:.4f} ± {self.gain_error:.4f}"
         verdict = "kept" if self.kept else "given up: no more than chance may give"
-        return (
+        said = (
             f"{super().__str__()} Each row counts as {self.row_weight:g}. Gain {gain}: {verdict}."
         )
+        if self.network_saw_rows:
+            said += (
+                "\nThe held-out rows have trained the network, which promises too much: pass "
+                "validation=(X_val, y_val), rows that it has not seen."
+            )
+        return said
 
 
 def polish_features(

@@ -87,9 +87,12 @@ def test_a_dataset_in_one_pass_is_all_rows_at_once(stack: Stack) -> None:
 def test_rows_that_are_added_count_as_those_of_the_fit(stack: Stack) -> None:
     network = network_of(stack)
     head = stack.closed_form(network=network)
+    weights = [w.copy() for w in network.get_weights()]
     head.fit((IMAGES[:16], Y[:16]), validation=VALIDATION)
     head.update(IMAGES[16:], Y[16:])
     assert head.num_rows == N
+    for now, before in zip(network.get_weights(), weights, strict=True):
+        np.testing.assert_array_equal(now, before)
     F = network.predict(IMAGES, verbose=0)
     expected = refitted(head, F, Y).predict_y(F)[0]
     np.testing.assert_allclose(head.attach().predict(IMAGES, verbose=0), expected, atol=1e-6)
@@ -239,9 +242,25 @@ def test_optimism_of_leave_one_out_is_said_where_the_network_saw_the_rows(stack:
     head = stack.closed_form(network=network_of(stack))
     assert "promises too much" in str(head.fit((IMAGES, Y)))
     assert "promises too much" not in str(head.fit((IMAGES, Y), network_saw_rows=False))
+    assert "promises too much" not in str(head.calibrate())
     held_out = head.fit((IMAGES, Y), validation=VALIDATION)
     assert "promises too much" not in str(held_out)
     assert held_out.calibration.num_rows == len(Y_VAL)
+    again = head.calibrate()
+    assert again.optimistic
+    assert str(again).endswith("rows that it has not seen.")
+    assert again.leave_one_out
+    assert not head.calibrate(VALIDATION).optimistic
+
+
+def test_polish_says_so_where_rows_that_are_held_out_have_trained_the_network() -> None:
+    head = STACKS["keras"].closed_form()
+    options = {"max_steps": 1, "check_every": 1, "row_weights": 1.0}
+    for saw_rows, validation in ((True, None), (False, None), (True, (X, Y))):
+        head.fit((X, Y), validation=(X, Y), network_saw_rows=saw_rows)
+        said = str(head.polish((X, Y), validation=validation, **options))
+        optimistic = saw_rows and validation is None
+        assert ("held-out rows have trained the network" in said) == optimistic
 
 
 def test_polish_keeps_what_held_out_rows_prefer_and_is_attached() -> None:
