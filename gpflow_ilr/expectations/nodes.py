@@ -220,10 +220,11 @@ def default_rule(dimension: int, controlled: bool = False) -> NodeRule:
 
     How wrong one row may be depends on s, the largest standard deviation of its centred logits. For
     3 to 26 classes, random mixing matrices, means and variances, of some 10,000 rows none was off by
-    more than .02 in a probability where s ≤ 3, .05 where s ≤ 10, and .08 however large s is; or by
-    more than 0.12 s, or 8 %, in E[log π]; most of them much less. ``Sobol(2048)`` has a third of that
-    in probabilities, ``Sobol(512)`` in E[log π]. The rule does not look at variances: a row would then
-    depend on those beside it, or a compiled function on the rows it was traced with.
+    more than .02 in a probability where s ≤ 3, .05 where s ≤ 10, and .08 however large s is (of one
+    latent by .001 where s ≤ 10, and .03); or by more than 0.12 s, or 8 %, in E[log π]; most of them
+    much less. ``Sobol(2048)`` has a third of that in probabilities, ``Sobol(512)`` in E[log π]. The
+    rule does not look at variances: a row would then depend on those beside it, or a compiled function
+    on the rows it was traced with.
 
     With a control variate (:func:`gpflow_ilr.expectations.expected_log_softmax`) 2(L + 1)
     nodes from 64 to 512 are enough: the bound that L-BFGS then reports for separable classes, the

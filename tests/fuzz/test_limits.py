@@ -16,7 +16,7 @@ import itertools
 from tests.fuzz.limits import at_most
 
 def test_in_c():
-    with at_most(0.5):
+    with at_most(0.1, clock=2.0):
         sum(itertools.repeat(0))
 """
 
@@ -25,26 +25,28 @@ def test_an_example_that_hangs_fails_even_if_exceptions_are_caught() -> None:
     def hang() -> None:
         while True:
             with suppress(Exception):
-                time.sleep(0.01)
+                sum(range(1000))
 
-    start = time.monotonic()
+    start = time.process_time()
     late = pytest.raises(pytest.fail.Exception, match=r"hang did not end within 0\.2 seconds")
     with late, at_most(0.2, "hang"):
         hang()
-    assert time.monotonic() - start < 10.0
+    assert time.process_time() - start < 10.0
 
 
 def test_what_ends_in_time_is_left_alone() -> None:
     with at_most(0.2):
         pass
-    time.sleep(0.5)
+    start = time.process_time()
+    while time.process_time() < start + 0.5:
+        pass
 
 
 def test_a_hang_outside_python_ends_the_process_which_says_where_it_was(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text("from tests.fuzz.conftest import _hangs_are_seen\n")
     (tmp_path / "test_hang.py").write_text(HANGS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path]
-    run = {"capture_output": True, "text": True, "check": False, "timeout": 100}
+    run = {"capture_output": True, "text": True, "check": False, "timeout": 500}
     done = subprocess.run(command, cwd=ROOT, **run)
     assert done.returncode
     assert 'test_hang.py", line 7 in test_in_c' in done.stderr, done.stderr

@@ -324,7 +324,7 @@ def test_scales_and_duplicates_that_the_collapsed_model_stands_are_no_trouble(
         inputs *= 1e5
         k, inducing = gpflow.kernels.Linear(), inputs[:10]
     else:
-        k, inducing = gpflow.kernels.SquaredExponential(1e10), np.tile(inputs[:8], (4, 1))
+        k, inducing = gpflow.kernels.SquaredExponential(1e12), np.tile(inputs[:8], (4, 1))
     model = of_one_or_separate(kind, k, inducing, separate, whiten)
     assert np.isfinite(model.training_loss((inputs, Y)))
     p = model.predict_y(inputs)[0].numpy()
