@@ -391,6 +391,8 @@ def _with_advice(error: Exception, name: str) -> Exception:
             f"{name}: {message}. Name such columns in categories=[...], or use "
             "categories='from_dtype'."
         )
+    elif "not supported between" in message:
+        message = f"{name} has labels of several kinds ({message}). Pass labels of one kind."
     if not re.search(rf"\b({name}|categories)\b", message):
         message = f"{name} cannot be read: {message}"
     return TypeError(message) if isinstance(error, TypeError) else ValueError(message)

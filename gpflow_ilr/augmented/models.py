@@ -47,7 +47,7 @@ from gpflow_ilr.augmented.sampled import SampledPosterior, SampledPredictions
 from gpflow_ilr.inputs.counts import check_count, check_seed
 from gpflow_ilr.inputs.kernels import check_columns, independent_kernels
 from gpflow_ilr.inputs.labels import membership
-from gpflow_ilr.inputs.model_parts import check_float, check_function
+from gpflow_ilr.inputs.model_parts import check_float, check_function, check_mean_columns
 from gpflow_ilr.inputs.rows import check_data
 from gpflow_ilr.linalg.jitter import relative_jitter
 from gpflow_ilr.starting import starting_kernel
@@ -97,6 +97,7 @@ class AugmentedGP(SampledPredictions, GPModel, InternalDataTrainingLossMixin):
     def data(self, data: RegressionData) -> None:
         X, labels = _observed(data, self.likelihood.num_classes)
         check_columns(self.kernel, X.shape[-1])
+        check_mean_columns(self.mean_function, X, self.num_latent_gps)
         self._data = (X, labels)
 
     @property

@@ -316,9 +316,9 @@ class HeadLogic(GPLayerLogic):
         }
 
 
-def _parts(parts: Sequence[str]) -> tuple[str, ...]:
-    several = isinstance(parts, Sequence) and not isinstance(parts, str)
-    parts = tuple(parts) if several else (parts,)
+def _parts(given: Sequence[str]) -> tuple[str, ...]:
+    several = isinstance(given, Sequence) and not isinstance(given, str)
+    parts: tuple[Any, ...] = tuple(given) if several else (given,)
     unknown = [part for part in parts if part not in tuple(PARTS)]
     if unknown:
         raise ValueError(f"frozen may hold {tuple(PARTS)}, but it holds {unknown[0]!r}.")

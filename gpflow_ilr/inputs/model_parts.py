@@ -18,7 +18,14 @@ from gpflow.models import GPModel
 from gpflow_ilr.inputs.counts import check_count
 from gpflow_ilr.inputs.rows import as_rows
 
-__all__ = ["as_inducing_variable", "check_float", "check_function", "check_model", "check_num_data"]
+__all__ = [
+    "as_inducing_variable",
+    "check_float",
+    "check_function",
+    "check_mean_columns",
+    "check_model",
+    "check_num_data",
+]
 
 
 def as_inducing_variable(inducing_variable: Any) -> InducingVariables:
@@ -60,6 +67,22 @@ def check_num_data(num_data: Any) -> None:
     """
     if num_data is not None and not tf.is_tensor(num_data):
         check_count("num_data", num_data)
+
+
+def check_mean_columns(mean_function: Any, X: tf.Tensor, num_latent_gps: int) -> None:
+    """Refuse a mean function for another number of latent functions.
+
+    :param mean_function: from inputs [N, D] to [N, 1], or to a column for each latent function.
+    :param X: inputs, of which the first is tried.
+    :param num_latent_gps: number of latent functions.
+    :raises ValueError: naming the numbers of columns.
+    """
+    columns = mean_function(X[:1]).shape[-1]
+    if columns not in (1, num_latent_gps):
+        raise ValueError(
+            f"mean_function must return one column, or {num_latent_gps}, one for each latent function, "
+            f"but returns {columns}. Build it for {num_latent_gps}."
+        )
 
 
 def check_float(model: Any) -> None:

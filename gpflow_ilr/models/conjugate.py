@@ -29,7 +29,7 @@ from gpflow_ilr.expectations import NodeRule
 from gpflow_ilr.inputs.counts import check_count, check_row_numbers, evenly_spaced
 from gpflow_ilr.inputs.keras_layers import refuse_keras_layers
 from gpflow_ilr.inputs.kernels import OutputSpan, check_columns, output_spans
-from gpflow_ilr.inputs.model_parts import check_float, check_function
+from gpflow_ilr.inputs.model_parts import check_float, check_function, check_mean_columns
 from gpflow_ilr.inputs.rows import LabelledData, LabelledRows, as_column, as_inputs, check_data
 from gpflow_ilr.likelihoods import CodeSoftmax
 from gpflow_ilr.linalg.row_chunks import map_rows
@@ -117,12 +117,7 @@ class ConjugateClassifier(GPModel, InternalDataTrainingLossMixin, metaclass=abc.
         rows = check_data(data, self.code.num_classes)
         check_columns(self.kernel, rows.X.shape[-1])
         self.code.features(rows.labels[:1])  # refuses soft labels where the code has none
-        columns = self.mean_function(rows.X[:1]).shape[-1]
-        if columns not in (1, self.num_latent_gps):
-            raise ValueError(
-                f"mean_function must return one column, or {self.num_latent_gps}, one for each "
-                f"latent function, but returns {columns}."
-            )
+        check_mean_columns(self.mean_function, rows.X, self.num_latent_gps)
         given = getattr(data[1], "dtype", rows.labels.dtype)
         self._label_dtype = as_column(rows.labels, given).dtype
         self.labelled_rows = rows

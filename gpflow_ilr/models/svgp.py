@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NoReturn
 import tensorflow as tf
 from check_shapes import inherit_check_shapes
 from gpflow.base import InputData, MeanAndVariance, TensorType
+from gpflow.config import default_float
 from gpflow.covariances import Kuu
 from gpflow.inducing_variables import InducingPoints
 from gpflow.kernels import Kernel, MultioutputKernel
@@ -30,6 +31,7 @@ from gpflow_ilr.inputs.model_parts import (
     as_inducing_variable,
     check_float,
     check_function,
+    check_mean_columns,
     check_num_data,
 )
 from gpflow_ilr.inputs.rows import LabelledData, as_inputs
@@ -88,6 +90,8 @@ class ClassifierSVGP(SVGP):
         refuse_keras_layers(self, type(self).__name__)
         if self.num_columns is not None:
             check_columns(self.kernel, self.num_columns)
+            zeros = tf.zeros([1, self.num_columns], default_float())
+            check_mean_columns(self.mean_function, zeros, self.num_latent_gps)
         self._all_data: DataMark | None = None
 
     @property

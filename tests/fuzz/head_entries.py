@@ -271,7 +271,7 @@ OF_DOORS: dict[str, Callable[[Draw, Any], Any]] = {
     "GPHead": _constructed,
     "GPHead.call": _called,
     "GPHead.adapt": _adapted,
-    "GPHead.fit": _trained,
+    "GPHead in a network": _trained,
     "GPHead.calibrate": _calibrated,
     "GPHead.collapse": _collapsed,
     "GPHead.predict_entropy": _entropies,

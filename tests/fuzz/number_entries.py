@@ -71,7 +71,7 @@ def _entropies(draw: Draw) -> None:
     built = Built(draw, gi.ILRGPR)
     correct = draw(st.sampled_from([None, None, [True, False], np.ones(3, bool), "a"]))
     entropies = built.model.predict_entropy(built.new())
-    _drawn(plotting.plot_entropies, entropies, correct, num_columns=draw(awkward.counts()))
+    _drawn(plotting.plot_entropies, entropies, correct=correct, num_columns=draw(awkward.counts()))
 
 
 def _regions(draw: Draw) -> None:
