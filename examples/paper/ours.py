@@ -25,7 +25,7 @@ FEW_ROWS = 1500
 SAMPLE, LARGE_SAMPLE, JUDGED = 1000, 2000, 2000
 """Rows that a kernel comes from (the second number if it is not trained on), and that judge it."""
 ITERATIONS = 40
-POLISH_SECONDS = 150.0
+POLISH_SECONDS = 600.0
 NOISES: dict[str, dict[str, Any]] = {
     "learned": {"noise": "shared"},
     "Proposition 1": {"noise": "fixed"},
