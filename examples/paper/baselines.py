@@ -13,7 +13,15 @@ from typing import Any
 
 import gpflow
 import numpy as np
-from ours import ITERATIONS, POLISH_SECONDS, predictor, sample_fit, standardised
+from ours import (
+    ITERATIONS,
+    POLISH_SECONDS,
+    TO_THE_END,
+    how_it_ended,
+    predictor,
+    sample_fit,
+    standardised,
+)
 from problem import Fitted, Problem, inducing
 from published import published
 
@@ -69,7 +77,9 @@ def dirichlet_of_many(problem: Problem) -> Fitted:
         gi.training.fit(model, max_iterations=2 if problem.quick else ITERATIONS)
         fits[left_out_nll(model)] = model, {"kernel": kind, "alpha_epsilon": alpha}
     model, chosen = fits[min(fits)]
-    return Fitted(predictor(scaling, model), chosen)
+    if not problem.quick:
+        gi.training.fit(model, max_iterations=TO_THE_END)
+    return Fitted(predictor(scaling, model), chosen | {"iterations": ITERATIONS + TO_THE_END})
 
 
 def _sampled(model_class: type) -> Callable[[Problem], Fitted]:
@@ -112,7 +122,7 @@ def _natural(build: Callable[..., Any]) -> Callable[[Problem], Fitted]:
             max_seconds=POLISH_SECONDS,
             seed=problem.seed,
         )
-        return Fitted(predictor(scaling, model), {"kernel": kind, "steps": done.best_step})
+        return Fitted(predictor(scaling, model), {"kernel": kind} | how_it_ended(done))
 
     return trained
 

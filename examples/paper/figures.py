@@ -10,10 +10,12 @@ matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.patches import Patch
 from published import METRICS, best_ilr
 
 __all__ = ["curves", "error_rate_curves", "save", "sets_figure"]
 
+_OURS, _THEIRS = "tab:blue", "0.6"
 _TITLES = {"ACC": "error", "NLL": "negative log-likelihood", "ECE": "expected calibration error"}
 
 
@@ -93,7 +95,7 @@ def error_rate_curves(lines: Sequence[dict[str, Any]], path: Path) -> Path:
 
 
 def sets_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
-    """NLL of every model on every set, beside the paper's best ILR model.
+    """NLL of every model on every set, mean and standard deviation, beside the paper's best ILR model.
 
     :param rows: summaries of data sets and models.
     :param path: of the file.
@@ -107,10 +109,13 @@ def sets_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
     )
     for ax in grid.flat[len(sets) :]:
         ax.axis("off")
-    handles: list[Any] = []
+    handles: list[Any] = [
+        Patch(color=colour, label=label)
+        for colour, label in ((_OURS, "our ILR models"), (_THEIRS, "all others"))
+    ]
     for ax, name in zip(grid.flat, sets, strict=False):
         of_set = sorted((r for r in rows if r["data"] == name), key=lambda row: -row["NLL"])
-        colours = ["tab:blue" if "ILR" in row["model"] else "0.6" for row in of_set]
+        colours = [_OURS if "ILR" in row["model"] else _THEIRS for row in of_set]
         ax.barh(
             [row["model"] for row in of_set],
             [row["NLL"] for row in of_set],
@@ -121,9 +126,9 @@ def sets_figure(rows: Sequence[dict[str, Any]], path: Path) -> Path:
         paper = best_ilr(name)
         if paper is not None:
             label = "the paper's best ILR model"
-            handles = [ax.axvline(paper["NLL"][0], color="tab:red", ls="--", lw=1.2, label=label)]
+            line = ax.axvline(paper["NLL"][0], color="tab:red", ls="--", lw=1.2, label=label)
+            handles[2:] = [line]
         ax.set(title=name, xlabel="NLL of test rows")
         ax.tick_params(axis="y", labelsize=8)
-    if handles:
-        figure.legend(handles=handles, loc="outside lower center")
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return save(figure, path)

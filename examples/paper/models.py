@@ -6,7 +6,7 @@ from ours import OURS
 from peers import PEERS, missing_package
 from problem import Contestant
 
-__all__ = ["PROTOCOLS", "UnknownModelError", "contestants"]
+__all__ = ["PROTOCOLS", "UnknownModelError", "contestants", "wanted"]
 
 PROTOCOLS = {
     "ours": {name: OURS[name] | PEERS | BASELINES[name] for name in OURS},
@@ -29,19 +29,28 @@ def contestants(
     :param names: only these, in any case; None for all.
     :raises UnknownModelError: if one of them is none.
     """
-    table = PROTOCOLS[protocol][experiment]
-    by_lower = {name.lower(): name for name in table}
-    for name in names or ():
-        if name.lower() not in by_lower:
-            raise UnknownModelError(
-                f"No model of {experiment} is called {name!r}. There are {', '.join(table)}."
-            )
-    wanted = table if names is None else [by_lower[name.lower()] for name in names]
-    found = {}
-    for name in wanted:
+    table, found = PROTOCOLS[protocol][experiment], {}
+    for name in wanted(experiment, list(table), names):
         package = missing_package(name) if name in PEERS else None
         if package is None:
             found[name] = table[name]
         else:
             print(f"{name} is left out: {package} is not installed (pip install {package}).")
     return found
+
+
+def wanted(experiment: str, table: list[str], names: list[str] | None) -> list[str]:
+    """Those models of an experiment that are asked for, as they are called there.
+
+    :param experiment: its name.
+    :param table: names of its models.
+    :param names: only these, in any case; None for all.
+    :raises UnknownModelError: if one of them is none.
+    """
+    by_lower = {name.lower(): name for name in table}
+    for name in names or ():
+        if name.lower() not in by_lower:
+            raise UnknownModelError(
+                f"No model of {experiment} is called {name!r}. There are {', '.join(table)}."
+            )
+    return table if names is None else [by_lower[name.lower()] for name in names]

@@ -2,6 +2,7 @@
 
 Trees stop early on a tenth of the training rows; the machine's probabilities are calibrated by sigmoids
 and its constants chosen by folds; the network's temperature is chosen on rows that have not trained it.
+Machine and network have their columns scaled as our models have.
 Those whose package is missing are left out, with a word.
 """
 
@@ -10,6 +11,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+from ours import standardised
 from problem import Fitted, Problem
 from results import circumstances
 from scipy.optimize import minimize_scalar
@@ -22,6 +24,8 @@ FEW_ROWS = 1500
 SEARCHED = 3000
 """Rows that choose the constants of the support vector machine."""
 WEIGHT_DECAYS = (1e-4, 1e-2, 1.0)
+SCALING = "robust"
+"""Columns as for our models: a few wild values cannot spoil it, as four rows of EEG would."""
 NEEDS = {"LightGBM": "lightgbm", "CatBoost": "catboost"}
 
 
@@ -110,26 +114,27 @@ def catboost(problem: Problem) -> Fitted:
 def support_vectors(problem: Problem) -> Fitted:
     from sklearn.calibration import CalibratedClassifierCV
     from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
     from sklearn.svm import SVC
 
-    X, y = problem.data
+    scaling, X = standardised(problem)
+    y = problem.y
     rows = np.random.default_rng(problem.seed).permutation(len(X))[:SEARCHED]
-    grid: dict[str, Any] = {"svc__C": [1.0], "svc__gamma": ["scale"]}
+    grid: dict[str, Any] = {"C": [1.0], "gamma": ["scale"]}
     if not problem.quick:
         usual = 1.0 / X.shape[1]  # "scale" of standardised columns
-        grid = {"svc__C": [1.0, 10.0, 100.0], "svc__gamma": [0.3 * usual, usual, 3.0 * usual]}
+        grid = {"C": [1.0, 10.0, 100.0], "gamma": [0.3 * usual, usual, 3.0 * usual]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of classes with fewer rows than folds
-        machine = make_pipeline(StandardScaler(), SVC())
-        search = GridSearchCV(machine, grid, cv=3).fit(X[rows], y[rows])
+        search = GridSearchCV(SVC(), grid, cv=3).fit(X[rows], y[rows])
         folds = 5 if len(X) <= FEW_ROWS else 3
         folds = int(max(2, min(folds, np.min(np.bincount(y)[np.unique(y)]))))
         model = CalibratedClassifierCV(search.best_estimator_, method="sigmoid", cv=folds).fit(X, y)
+    chosen = {name: float(value) for name, value in search.best_params_.items() if value != "scale"}
     return Fitted(
-        lambda X: _all_columns(model.predict_proba(X), model.classes_, problem.num_classes),
-        {name: float(value) for name, value in search.best_params_.items() if value != "scale"},
+        lambda rows: _all_columns(
+            model.predict_proba(scaling(rows).numpy()), model.classes_, problem.num_classes
+        ),
+        chosen | {"scaling": SCALING},
     )
 
 
@@ -137,14 +142,13 @@ def network(problem: Problem) -> Fitted:
     """Two layers; weight decay and temperature are the best for rows that have not trained it."""
     from sklearn.model_selection import StratifiedKFold
     from sklearn.neural_network import MLPClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
     few = len(problem.X) <= FEW_ROWS
-    X, y = problem.data
+    scaling, X = standardised(problem)
+    y = problem.y
 
     def built(decay: float) -> Any:
-        layers = MLPClassifier(
+        return MLPClassifier(
             (64,) if few else (256, 128),
             alpha=decay,
             max_iter=5 if problem.quick else 500 if few else 60,
@@ -152,7 +156,6 @@ def network(problem: Problem) -> Fitted:
             early_stopping=False,
             random_state=problem.seed,
         )
-        return make_pipeline(StandardScaler(), layers)
 
     def logits(model: Any, X: np.ndarray) -> np.ndarray:
         # Probabilities of softmax are logits up to a constant of each row.
@@ -181,10 +184,11 @@ def network(problem: Problem) -> Fitted:
         if few:
             model = built(decay).fit(X, y)
 
-    def predict(X: np.ndarray) -> np.ndarray:
-        return np.exp(log_softmax(logits(model, X) / temperature, axis=1))
+    def predict(rows: np.ndarray) -> np.ndarray:
+        return np.exp(log_softmax(logits(model, scaling(rows).numpy()) / temperature, axis=1))
 
-    return Fitted(predict, {"weight_decay": decay, "temperature": temperature})
+    chosen = {"weight_decay": decay, "temperature": temperature, "scaling": SCALING}
+    return Fitted(predict, chosen)
 
 
 def _temperature(logits: np.ndarray, y: np.ndarray) -> tuple[float, float]:

@@ -145,8 +145,9 @@ def _draw_data(ax: Any, dense: np.ndarray, x: np.ndarray, y: np.ndarray) -> None
         ax.scatter(x[y == k], np.full(np.sum(y == k), -0.06 - 0.04 * k), color=colour, s=6)
     for i, at in enumerate(_AT):
         ax.axvline(at, color="0.6", ls=":", lw=1)
-        ax.annotate(f"$x_*^{{({i + 1})}}$", (at, 1.03), ha="center")
-    ax.set(title="data: true class probabilities and labels", xlim=(-1, 1), ylim=(-0.18, 1.12))
+        place = {"xytext": (4, 0), "textcoords": "offset points"}  # beside the line, not on it
+        ax.annotate(f"$x_*^{{({i + 1})}}$", (at, 1.1), ha="left", **place)
+    ax.set(title="data: true class probabilities and labels", xlim=(-1, 1), ylim=(-0.2, 1.3))
     ax.legend(loc="center right", fontsize=8)
 
 
@@ -165,6 +166,7 @@ def _draw_likelihood(ax: Any, model: gi.ILRGPR, at: float) -> None:
 
 def _draw_posterior(ax: Any, model: gi.ILRGPR, at: float) -> None:
     samples = model.predict_probability_samples(np.array([[at]]), 400).numpy().reshape(-1, 3)
-    plotting.plot_simplex(samples, np.argmax(samples, axis=1), ax=ax)
+    names = [f"$\\pi_{k + 1}$" for k in range(3)]
+    plotting.plot_simplex(samples, np.argmax(samples, axis=1), class_names=names, ax=ax)
     average = samples.mean(axis=0)
     ax.set_title("posterior: mean " + ", ".join(f"{value:.2f}" for value in average), fontsize=9)

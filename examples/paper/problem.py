@@ -9,9 +9,13 @@ import numpy as np
 from gpflow_ilr import kmeans_plusplus
 from gpflow_ilr.training.few_rows import stratified_folds
 
-__all__ = ["Contestant", "Fitted", "Problem", "inducing"]
+__all__ = ["Contestant", "Fitted", "LeftOutError", "Problem", "inducing"]
 
 _TENTHS = 10
+
+
+class LeftOutError(Exception):
+    """A contestant is not for such a problem, and half a sentence says why."""
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,21 @@ only where the lines are there. Runs of ``--quick`` are shown only where there a
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import figures
 import numpy as np
 from differences import differences
+from limits import chosen_by_test_rows, cut_by_the_clock, earlier_settings
 from models import PROTOCOLS
 from peers import PEERS
 from published import METRICS, best_ilr, published
 from results import Results
 from tables import Summary, markdown, short, summaries, uci_table, write_csv
 from uci import SETS
+from verdicts import against_trees, verdicts
 
 __all__ = ["write_report"]
 
@@ -106,7 +108,9 @@ def _preface(lines: dict[str, Lines], folder: Path) -> str:
             + "; "
             + ", ".join(f"{name} {' and '.join(found)}" for name, found in versions.items())
             + ". ACC, NLL and ECE (10 bins) are of test rows, mean ± standard deviation over "
-            "seeds; test rows choose nothing. *ECE by chance* is that of a perfectly calibrated "
+            "seeds; test rows choose nothing"
+            + (" (but see *Lines of earlier settings*)" if chosen_by_test_rows(every) else "")
+            + ". *ECE by chance* is that of a perfectly calibrated "
             "forecaster with the same confidences, by simulation: no model can be expected "
             "below it. The paper's numbers are from its appendix (`published.json` has the places)."
         )
@@ -144,8 +148,16 @@ def _uci_part(uci: dict[str, Lines], protocol: str, folder: Path) -> Iterator[st
     yield f"## UCI sets, {WHOSE[protocol]}"
     known = [row["data"] for row in every if best_ilr(row["data"]) is not None]
     if known:
-        yield _verdicts(every, list(dict.fromkeys(known)))
+        yield verdicts(every, list(dict.fromkeys(known)))
+    many = uci["uci-sparse"]
+    if protocol == "ours":
+        for name in dict.fromkeys(line["data"] for line in many):
+            if best_ilr(name) is None:
+                of_set = [line for line in many if line["data"] == name]
+                yield against_trees(name, of_set, str(folder))
     yield _unfinished(rows, protocol)
+    yield earlier_settings([*uci["uci-exact"], *many])
+    yield cut_by_the_clock(many)
     yield f"![NLL of every model on every set](FIGURES/uci-{protocol}.png)"
     for name in dict.fromkeys(row["data"] for row in every):
         of_set = [row for row in every if row["data"] == name]
@@ -175,74 +187,6 @@ def _unfinished(rows: dict[str, list[Summary]], protocol: str) -> str:
                 few = (f"{model} {count}" for model, count in done.items() if count < most)
                 said.append(f"{name}: {', '.join(few)}")
     return f"**Not finished** (runs of {most}): {'; '.join(said)}." if said else ""
-
-
-def _is_ours(row: Summary) -> bool:
-    return "ILR" in row["model"]
-
-
-def _verdicts(rows: Sequence[Summary], names: Sequence[str]) -> str:
-    """The best of our ILR models beside the paper's best, metric by metric."""
-    cells = []
-    for name in names:
-        ours = [row for row in rows if row["data"] == name and _is_ours(row)]
-        others = [row for row in rows if row["data"] == name and not _is_ours(row)]
-        if not ours:
-            continue
-        # One model for all three metrics: the one with the best NLL.
-        best, paper = min(ours, key=lambda row: row["NLL"]), best_ilr(name)
-        cells.append(
-            [
-                name,
-                f"{best['model']} ({best['seeds']} seeds)",
-                f"{' / '.join(short(best[m]) for m in METRICS)}",
-                _calibrated(best),
-                " / ".join(short(paper[m][0], 2) for m in METRICS),
-                _verdict(best, paper),
-                _best_other(others),
-                f"{best['seeds'] * best['seconds'] / 60:.0f} min",
-            ]
-        )
-    header = ["", "our best by NLL", "ACC / NLL / ECE", "ECE by chance", "the paper's best ILR"]
-    header += ["better than the paper?", "best of all others, NLL", "all seeds"]
-    remark = (
-        "*Our best* is the model with the best NLL of test rows, as the paper's best is, metric "
-        "by metric"
-    )
-    if any(row["model"] == "ILR-auto" for row in rows):
-        remark += "; ILR-auto is one call, which chose by labels of training rows"
-    return f"{markdown(header, cells)}\n\n{remark}."
-
-
-def _verdict(best: Summary, paper: dict[str, list[float]]) -> str:
-    """Whether each mean is better than the paper's; of an ECE that is not, by how many standard errors.
-
-    :param best: our model's summary.
-    :param paper: for each metric the mean and the standard deviation that the paper prints.
-    """
-    said = []
-    for metric, sign in (("ACC", -1.0), ("NLL", 1.0)):
-        excess = sign * (best[metric] - paper[metric][0])
-        said.append(f"{metric} {'yes' if excess < 0 else 'equal' if excess == 0 else 'no'}")
-    excess, seeds = best["ECE"] - paper["ECE"][0], published()["protocol"]["values"]["seeds"]
-    if excess <= 0.0:
-        return ", ".join([*said, "ECE yes"])
-    error = np.sqrt(best["ECE_sd"] ** 2 / best["seeds"] + paper["ECE"][1] ** 2 / seeds)
-    return ", ".join([*said, f"ECE no, by {excess / max(error, 1e-9):.1f} standard errors"])
-
-
-def _calibrated(best: Summary) -> str:
-    """The ECE of a perfect forecaster, and what its mean over seeds rarely exceeds."""
-    spread = (best["ECE_chance_95"] - best["ECE_chance"]) / np.sqrt(best["seeds"])
-    limit = best["ECE_chance"] + spread
-    return f"{short(best['ECE_chance'])} (95 %: {short(limit)})"
-
-
-def _best_other(rows: Sequence[Summary]) -> str:
-    if not rows:
-        return "–"
-    best = min(rows, key=lambda row: row["NLL"])
-    return f"{best['model']} {short(best['NLL'])}"
 
 
 def _breakdown(lines: Lines) -> str:

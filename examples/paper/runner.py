@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from problem import LeftOutError
 from results import Results, circumstances, now
 
 __all__ = ["Measure", "Options", "complete"]
@@ -70,6 +71,9 @@ def complete(
         named = ", ".join(f"{key} {run[key]}" for key in shown)
         try:
             outcome = elsewhere(measure, run) if elsewhere else measure(run)
+        except LeftOutError as reason:
+            print(f"{named} is left out: {reason}", flush=True)
+            continue
         except Exception:
             traceback.print_exc()
             print(f"{named} failed: see above; the others go on.", flush=True)

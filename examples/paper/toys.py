@@ -16,7 +16,10 @@ from typing import Any
 
 import gpflow
 import numpy as np
+from as_paper import by_minibatches
 from baselines import LOGIT_VARIANCE, left_out_nll
+from models import wanted
+from problem import Problem
 from published import published
 from results import Results
 from runner import Options, complete
@@ -226,13 +229,28 @@ def scaling_gpd(train: Rows, K: int, options: Options) -> Any:
 
 
 def _scaling_svgp(model_class: type) -> Callable[[Rows, int, Options], Any]:
-    def fitted(train: Rows, K: int, options: Options) -> Any:
+    def built(train: Rows, K: int, options: Options) -> Any:
         X, _ = train
         kernel = gi.starting_kernel(X, K)
         kernel.variance.assign(LOGIT_VARIANCE)
         M = 10 if options.quick else published()["scaling-k"]["settings"]["inducing"]
+        W = options.protocol == "paper"
         Z = gi.kmeans_plusplus(X, M)
-        model = model_class(kernel, Z, num_classes=K, num_data=len(X))
+        return model_class(kernel, Z, num_classes=K, num_data=len(X), mixing=W)
+
+    def as_paper(train: Rows, K: int, options: Options) -> Any:
+        rates = published()["protocol"]["values"]["learning_rates"]
+        nll, problem = {}, Problem(*train, K, seed=0, quick=options.quick)
+        for rate in rates[: 1 if options.quick else None]:
+            model = built(train, K, options)
+            by_minibatches(problem, model, train, rate)
+            nll[_training_nll(model, train)] = model
+        return _smallest(nll)
+
+    def fitted(train: Rows, K: int, options: Options) -> Any:
+        if options.protocol == "paper":
+            return as_paper(train, K, options)
+        model = built(train, K, options)
         gpflow.set_trainable(model.inducing_variable, False)  # in two dimensions they are enough
         gi.training.fit(
             model,
@@ -259,6 +277,7 @@ SCALING = {
 def scaling(options: Options) -> bool:
     settings = published()["scaling-k"]["settings"]
     size = 100 if options.quick else settings["training"]
+    models = wanted("scaling-k", list(SCALING), options.models)
 
     def measure(run: dict[str, Any]) -> dict[str, Any]:
         K, seed = run["at"], run["seed"]
@@ -279,7 +298,6 @@ def scaling(options: Options) -> bool:
         }
         for seed in options.seed_range()
         for K in ((4,) if options.quick else settings["classes"])
-        for model in SCALING
-        if options.models is None or model in options.models
+        for model in models
     ]
     return complete(Results(options.out / "scaling-k.jsonl", KEY), runs, measure)

@@ -26,5 +26,12 @@ def importing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
     plt.close("all")
 
 
+def command(*arguments: object) -> int:
+    """The exit code of ``python examples/paper``, in this process, under :func:`importing`."""
+    namespace: dict = {"__name__": "paper_main", "__file__": str(FOLDER / "__main__.py")}
+    exec(compile((FOLDER / "__main__.py").read_text(encoding="utf-8"), "main", "exec"), namespace)
+    return namespace["main"]([str(argument) for argument in arguments])
+
+
 def lines_of(path: Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -16,7 +16,7 @@ def _paper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Import]:
 
 
 def test_a_verdict_says_what_is_not_better(paper: Import) -> None:
-    verdict = paper("report")._verdict
+    verdict = paper("verdicts").verdict
     paper_row = {"ACC": [0.98, 0.1], "NLL": [0.06, 0.1], "ECE": [0.07, 0.03]}
     ours = {"ACC": 0.98, "NLL": 0.05, "ECE": 0.08, "ECE_sd": 0.04, "seeds": 5}
     assert verdict(ours, paper_row) == "ACC equal, NLL yes, ECE no, by 0.4 standard errors"
@@ -58,14 +58,18 @@ def test_what_has_not_run_is_said_and_peers_are_asked_for_once(
     assert ("wine: " in said) == ("CatBoost 0" in said) == (protocol == "ours")
 
 
-def test_the_readme_quotes_the_page() -> None:
+@pytest.mark.parametrize(
+    ("name", "where", "count"),
+    [("README.md", "paper/RESULTS.md", 4), ("docs/paper_and_code.md", "| New-thyroid |", 12)],
+)
+def test_what_is_quoted_is_on_the_page(name: str, where: str, count: int) -> None:
     page = FOLDER / "RESULTS.md"
     if not page.exists():
         pytest.skip("no full run is committed yet")
-    readme = (FOLDER.parents[1] / "README.md").read_text(encoding="utf-8")
-    quoting = next(part for part in readme.split("\n\n") if "paper/RESULTS.md" in part)
+    text = (FOLDER.parents[1] / name).read_text(encoding="utf-8")
+    quoting = next(part for part in text.split("\n\n") if where in part)
     quoted = re.findall(r"(?:\.\d+ / )+\.\d+", " ".join(quoting.split()))
-    assert len(quoted) >= 4
+    assert len(quoted) >= count
     assert all(triple in page.read_text(encoding="utf-8") for triple in quoted)
 
 
