@@ -18,6 +18,7 @@ from scipy.spatial.distance import pdist
 
 from gpflow_ilr.codes import ILRCode, LabelCode
 from gpflow_ilr.inputs.counts import check_count, check_seed, evenly_spaced
+from gpflow_ilr.inputs.kernels import check_columns, independent_kernels
 from gpflow_ilr.inputs.rows import as_rows
 
 __all__ = ["starting_kernel", "kmeans_plusplus", "greedy_variance"]
@@ -107,6 +108,8 @@ def greedy_variance(X: InputData, num_inducing: int, kernel: Kernel) -> np.ndarr
             f"kernel must be a GPflow kernel such as starting_kernel(X, num_classes), but is "
             f"{kernel!r}."
         )
+    independent_kernels(kernel, 1)  # refuses one of several outputs
+    check_columns(kernel, X.shape[1])
     variance = kernel(X, full_cov=False).numpy().copy()
     smallest = np.finfo(X.dtype).eps * len(X) * float(np.max(variance))
     factor = np.zeros((num_inducing, len(X)), X.dtype)

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from gpflow_ilr.expectations import label_log_density
-from gpflow_ilr.inputs.labels import label_rows
+from gpflow_ilr.inputs.labels import label_rows, label_tensor
 
 __all__ = ["ELBOLossLogic", "for_elbo_loss", "for_prediction"]
 
@@ -154,12 +154,11 @@ class ELBOLossLogic:
             if ticket is not None and not ticket.punched and ticket.num_classes == num_classes:
                 ticket.punched = True
                 break
-        y_true = tf.convert_to_tensor(y_true)
-        labels = y_true[:, None] if y_true.shape.rank == 1 else y_true
+        labels = label_tensor(y_true)
         if not labels.shape[:1].is_compatible_with(y_pred.shape[:1]):
             raise ValueError(
                 f"Every row needs one label, but y_pred has shape {y_pred.shape.as_list()} and y_true "
-                f"{y_true.shape.as_list()}. Pass as many labels as rows."
+                f"{labels.shape.as_list()}. Pass as many labels as rows."
             )
         rows = label_rows(labels, num_classes, dtype=y_pred.dtype)
         if hasattr(y_pred, LOGARITHM):

@@ -124,10 +124,15 @@ class ConjugatePosterior(AbstractPosterior):
     ) -> MeanAndVariance:
         """Mean and variance of the latent functions, from the cache."""
         self._check_classes()
+        return super().predict_f(as_inputs(Xnew, self.num_columns), full_cov, full_output_cov)
+
+    def fused_predict_f(
+        self, Xnew: InputData, full_cov: bool = False, full_output_cov: bool = False
+    ) -> MeanAndVariance:
+        """Mean and variance of the latent functions, with all work over the data done anew."""
+        self._check_classes()
         X = as_inputs(Xnew, self.num_columns)
-        if self.cache is None:  # GPflow's own asks for another method then
-            return self.fused_predict_f(X, full_cov, full_output_cov)
-        return super().predict_f(X, full_cov, full_output_cov)
+        return super().fused_predict_f(X, full_cov, full_output_cov)
 
     def predict_marginals(self, Xnew: InputData) -> MeanAndVariance:
         """Mean and variance of the latents, as the model's method, from the cache.
