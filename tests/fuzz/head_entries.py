@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -248,6 +250,18 @@ def _attached(draw: Draw, door: Any) -> Any:
     return _of_outputs(_fitted(door).attach(network, draw(OUTPUTS))(X))
 
 
+def _kept(draw: Draw, door: Any) -> Any:
+    """A head that comes back predicts what it did, or its file, or its network, is refused."""
+    fitted = draw(st.sampled_from([True, True, False]))
+    head = _fitted(door) if fitted else _closed_form(door)
+    network = draw(st.sampled_from([None, None, lambda X: X, lambda X: X[:, 0], "network", 3]))
+    with tempfile.TemporaryDirectory() as folder:
+        head.save(Path(folder) / "head")
+        found = door.ClosedFormHead.load(Path(folder) / "head", network).predict(X)
+    np.testing.assert_array_equal(found, head.predict(X))
+    return found
+
+
 # Networks
 
 
@@ -291,6 +305,8 @@ OF_DOORS: dict[str, Callable[[Draw, Any], Any]] = {
     "ClosedFormHead.predict_entropy": _entropies_of_closed_form,
     "ClosedFormHead.layer": _layer,
     "ClosedFormHead.attach": _attached,
+    "ClosedFormHead.save": _kept,
+    "ClosedFormHead.load": _kept,
     "feature_network": _feature_network,
     "with_earlier_layers": _with_earlier_layers,
 }
