@@ -105,9 +105,7 @@ class GaussHermite(NodeRule):
 @lru_cache(maxsize=32)
 def _gauss_hermite(num_nodes: int, dimension: int) -> tuple[AnyNDArray, AnyNDArray]:
     """GPflow's nodes [S, dimension] and weights [S], in double precision whatever its default."""
-    if (
-        num_nodes == 1
-    ):  # GPflow's product rule ends at 253 dimensions, and others are too large before
+    if num_nodes == 1:  # of any dimension, where GPflow's product ends at 253
         return np.zeros((1, dimension)), np.ones(1)
     double = dataclasses.replace(gpflow.config.config(), float=np.float64)
     with tf.init_scope(), gpflow.config.as_context(double):  # values, also while a graph is traced

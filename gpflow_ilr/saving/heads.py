@@ -64,6 +64,8 @@ def load_head(cls: Any, path: str | os.PathLike[str], network: Any = None) -> An
             f"{os.fspath(path)!r} has a {type(saved).__name__}, not a head. Load it with "
             "gpflow_ilr.saving.load."
         )
+    if missing := [name for name in ("options", *_STATE.split()) if not hasattr(saved, name)]:
+        raise ValueError(f"{os.fspath(path)!r} has a head without {missing[0]}: save it again.")
     head = cls(**saved.options, network=network)
     for name in _STATE.split():
         setattr(head, name, getattr(saved, name))

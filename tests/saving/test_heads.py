@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gpflow_ilr import Sobol, saving
+from gpflow_ilr.saving.heads import SavedHead
 from tests.heads.stacks import IMAGES, STACKS, K, N, Stack, X, Y
 
 FEW = {"max_steps": 4, "check_every": 2, "row_weights": 1.0}
@@ -93,3 +94,14 @@ def test_what_is_no_head_is_refused(stack: Stack, tmp_path: Path) -> None:
         load(tmp_path / "text")
     with pytest.raises(FileNotFoundError, match="is no file"):
         load(tmp_path / "nothing")
+
+
+def test_a_head_without_one_of_its_parts_is_refused(stack: Stack, tmp_path: Path) -> None:
+    head = stack.closed_form()
+    head.fit((X, Y), validation=(X, Y))
+    part = SavedHead(head)
+    del part.num_rows
+    with head.precision():
+        saving.save(part, tmp_path / "part")
+    with pytest.raises(ValueError, match="has a head without num_rows: save it again"):
+        stack.door.ClosedFormHead.load(tmp_path / "part")
